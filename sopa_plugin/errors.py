@@ -1,0 +1,7 @@
+"""The errors that a command prints without a traceback."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake in what the user gave: says where it is, what was expected and what to do."""
