@@ -1,0 +1,53 @@
+"""The base class of everything that turns token ids into vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin.registry import Registrable
+
+
+class TokenEmbedder(nn.Module, Registrable):
+    """Embeds tokens.
+
+    A constructor reads no file and no hub: what the config names (a vector file, a model) is read
+    in two steps when a model is first built for training, `resolve` before the constructor and
+    `load_pretrained` after it. A saved model holds the resolved arguments and its own weights.
+    """
+
+    contextual: ClassVar[bool] = False
+    """Whether a token's vector depends on the tokens around it."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Vectors `[batch, tokens, dim]` of `input_ids [batch, tokens]`.
+
+        An embedder that is not `contextual` also takes ids and mask of any one shape
+        (`[tokens]` gives `[tokens, dim]`).
+        """
+        raise NotImplementedError
+
+    def get_output_dim(self) -> int:
+        """Dimension of the vectors."""
+        raise NotImplementedError
+
+    @classmethod
+    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
+        """Words for which the configured `params` bring a frozen vector, in the file's order."""
+        raise NotImplementedError
+
+    @classmethod
+    def resolve(
+        cls, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+    ) -> dict[str, Any]:
+        """Constructor arguments that need no file, from configured `params` (without `type`)."""
+        raise NotImplementedError
+
+    def load_pretrained(
+        self, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        """Fills the weights that the configured `params` name."""
+        raise NotImplementedError

@@ -1,0 +1,123 @@
+"""Where each arc and each state of a set of patterns lies in the operator's tensors."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+
+class Block(NamedTuple):
+    """The columns of one arc (or state) of every pattern that is long enough to have it.
+
+    Column `start + p - first_pattern` belongs to pattern `p`, for `first_pattern <= p < K`.
+    """
+
+    start: int
+    first_pattern: int
+    size: int
+
+    @property
+    def columns(self) -> slice:
+        """The block's columns."""
+        return slice(self.start, self.start + self.size)
+
+
+def _blocks(first_patterns: Iterable[int], num_patterns: int) -> tuple[Block, ...]:
+    blocks, start = [], 0
+    for first in first_patterns:
+        blocks.append(Block(start, first, num_patterns - first))
+        start += num_patterns - first
+    return tuple(blocks)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of K patterns (paper, section 3.1), ragged: arc by arc, never padded to the longest.
+
+    Patterns are sorted by length, so the patterns that have arc `i` are always the last ones, and
+    the scores of one arc lie side by side. Along `R` come the main-path arcs 0, 1, ..., then the
+    self-loops by state; along `Q` the epsilon arcs 0, 1, ...; along `S` the states 0, 1, ....
+
+    Arguments:
+        lengths: number of states of each pattern, ascending, each at least 2.
+        self_loops: whether states have self-loops.
+        epsilons: whether there are epsilon arcs.
+        boundary_loops: whether START and END have self-loops too.
+        final_epsilon: whether an epsilon may be taken after the last token of a match.
+        empty_matches: whether a match may consume no token (Eq. 7-8 read literally).
+    """
+
+    lengths: tuple[int, ...]
+    self_loops: bool = True
+    epsilons: bool = True
+    boundary_loops: bool = False
+    final_epsilon: bool = True
+    empty_matches: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.lengths or min(self.lengths) < 2:
+            raise ValueError(f"a pattern needs at least 2 states (START and END): {self.lengths}")
+        if list(self.lengths) != sorted(self.lengths):
+            raise ValueError(f"pattern lengths must ascend: {self.lengths}")
+
+    @property
+    def num_patterns(self) -> int:
+        """K."""
+        return len(self.lengths)
+
+    @property
+    def max_length(self) -> int:
+        """States of the longest pattern."""
+        return self.lengths[-1]
+
+    def first_pattern(self, length: int) -> int:
+        """The first pattern with at least `length` states (K where there is none)."""
+        return bisect_left(self.lengths, length)
+
+    @cached_property
+    def main_path(self) -> tuple[Block, ...]:
+        """Columns of R: block `i` is the main-path arc from state i to i + 1."""
+        arcs = range(self.max_length - 1)
+        return _blocks((self.first_pattern(i + 2) for i in arcs), self.num_patterns)
+
+    @cached_property
+    def loops(self) -> tuple[Block | None, ...]:
+        """Columns of R: block `i` is the self-loop of state i, None where no pattern has one."""
+        if not self.self_loops:
+            return (None,) * self.max_length
+        if self.boundary_loops:
+            firsts = [self.first_pattern(i + 1) for i in range(self.max_length)]
+        else:
+            firsts = [self.first_pattern(i + 2) for i in range(1, self.max_length - 1)]
+        begin = sum(block.size for block in self.main_path)
+        blocks = [b._replace(start=begin + b.start) for b in _blocks(firsts, self.num_patterns)]
+        return tuple(blocks) if self.boundary_loops else (None, *blocks, None)
+
+    @cached_property
+    def epsilon_arcs(self) -> tuple[Block, ...]:
+        """Columns of Q: block `i` is the epsilon arc from state i to i + 1; empty without."""
+        return self.main_path if self.epsilons else ()
+
+    @cached_property
+    def states(self) -> tuple[Block, ...]:
+        """Columns of S: block `i` is state i."""
+        indices = range(self.max_length)
+        return _blocks((self.first_pattern(i + 1) for i in indices), self.num_patterns)
+
+    @cached_property
+    def num_scores(self) -> int:
+        """R: arcs that consume a token."""
+        return sum(block.size for block in (*self.main_path, *self.loops) if block)
+
+    @cached_property
+    def num_epsilons(self) -> int:
+        """Q: epsilon arcs."""
+        return sum(block.size for block in self.epsilon_arcs)
+
+    @cached_property
+    def num_states(self) -> int:
+        """S: states of all patterns."""
+        return sum(self.lengths)
