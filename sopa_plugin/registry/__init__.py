@@ -1,0 +1,34 @@
+"""Parts found by name, built from type hints, and configs checked whole before anything is built.
+
+```python
+class Seq2VecEncoder(nn.Module, Registrable): ...
+
+@Seq2VecEncoder.register("cnn")
+class CnnEncoder(Seq2VecEncoder):
+    def __init__(self, input_dim: int, num_filters: int = 100) -> None: ...
+
+Seq2VecEncoder.from_params({"type": "cnn", "num_filters": 50}, input_dim=300)
+```
+"""
+
+from __future__ import annotations
+
+from sopa_plugin.registry.build import build, check, fill_defaults
+from sopa_plugin.registry.hints import LocalPath
+from sopa_plugin.registry.lazy import Lazy
+from sopa_plugin.registry.plugins import import_plugins, imported_plugins
+from sopa_plugin.registry.problems import ConfigError, Problem
+from sopa_plugin.registry.registrable import Registrable
+
+__all__ = [
+    "ConfigError",
+    "Lazy",
+    "LocalPath",
+    "Problem",
+    "Registrable",
+    "build",
+    "check",
+    "fill_defaults",
+    "import_plugins",
+    "imported_plugins",
+]

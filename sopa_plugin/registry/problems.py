@@ -1,0 +1,126 @@
+"""What is wrong with a config: one `Problem` a fault, and `ConfigError`, which lists them all."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sopa_plugin.errors import UserError
+
+TOP_LEVEL = "(top level)"
+LONGEST_FOUND = 80  # characters of a value that a problem shows
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault of a config.
+
+    Arguments:
+        path: where in the config, as `-o` would write it (`model.encoder.dropout`); "" is the top.
+        what: the fault in a few words (`unknown key`).
+        expected: what would have been right.
+        found: what the config holds.
+        hint: the nearest known name, and what to do.
+        mismatch: the value has the wrong shape altogether (another member of a union may fit it).
+    """
+
+    path: str
+    what: str
+    expected: str = ""
+    found: str = ""
+    hint: str = ""
+    mismatch: bool = False
+
+    @property
+    def message(self) -> str:
+        """The problem without its path, on one line."""
+        parts = [self.what]
+        parts += [f"expected {self.expected}"] if self.expected else []
+        parts += [f"found {self.found}"] if self.found else []
+        parts += [self.hint] if self.hint else []
+        return "; ".join(parts)
+
+    def __str__(self) -> str:
+        lines = [f"{self.path or TOP_LEVEL}: {self.what}"]
+        lines += [f"    expected: {self.expected}"] if self.expected else []
+        lines += [f"    found:    {self.found}"] if self.found else []
+        lines += [f"    {self.hint}"] if self.hint else []
+        return "\n".join(lines)
+
+
+class ConfigError(UserError):
+    """A config that cannot be used, with every problem found in it.
+
+    Arguments:
+        problems: the problems, or the message of a single one.
+        source: the file that the config came from, if any.
+    """
+
+    def __init__(self, problems: str | Sequence[Problem], source: str = "") -> None:
+        self.problems: list[Problem] = (
+            [Problem("", problems)] if isinstance(problems, str) else list(problems)
+        )
+        self.source = source
+        super().__init__(self.problems, source)  # what pickle calls the class with
+
+    def __str__(self) -> str:
+        if len(self.problems) == 1 and not self.problems[0].path:
+            text = str(self.problems[0]).removeprefix(f"{TOP_LEVEL}: ")
+            return f"{self.source}: {text}" if self.source else text
+        count = len(self.problems)
+        head = f"{self.source or 'the config'} has {count} problem{'s' if count > 1 else ''}:"
+        return "\n".join([head, *(f"  {line}" for line in self._lines())])
+
+    def _lines(self) -> Iterable[str]:
+        for problem in self.problems:
+            yield from str(problem).splitlines()
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, whatever its case, or None if none is close."""
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?`, or "" if no known name is close."""
+    close = nearest(name, known)
+    return f"did you mean '{close}'?" if close is not None else ""
+
+
+def join(path: str, key: object) -> str:
+    """The path of `key` below `path`."""
+    return f"{path}.{key}" if path else str(key)
+
+
+def found(value: object) -> str:
+    """A value of a config with the name of its type, shortened."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = repr(value)
+    if len(text) > LONGEST_FOUND:
+        text = text[: LONGEST_FOUND - 3] + "..."
+    kind = _kind_of(value)
+    return text if text == kind else f"{text} ({kind})"
+
+
+def _kind_of(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, int):
+        return "an integer"
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple | set | frozenset):
+        return "a list"
+    return f"a Python {type(value).__name__}"

@@ -1,0 +1,288 @@
+"""From a type hint and a value of a config to a checked node, or to problems."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from sopa_plugin.registry import hints
+from sopa_plugin.registry.choose import Choice, choose
+from sopa_plugin.registry.lazy import Lazy
+from sopa_plugin.registry.nodes import Items, LazyPart, Leaf, Node, Part, PathLeaf, Table, is_json
+from sopa_plugin.registry.problems import Problem, did_you_mean, found, join, nearest
+from sopa_plugin.registry.registrable import Registrable
+from sopa_plugin.registry.signatures import Argument
+
+_UNUSED = Leaf(None)  # stands where a problem was found: nothing is built then
+
+
+def resolve(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    """The node for `value` under `hint`; what does not fit is added to `problems`."""
+    local_path = hints.is_local_path(hint)
+    hint = hints.plain_hint(hint)
+    kind = get_origin(hint) or hint
+    if local_path and isinstance(value, str):
+        return PathLeaf(value)
+    if hint in hints.ANYTHING:
+        return Leaf(value)
+    if kind in hints.UNIONS:
+        return _union(hint, value, path, problems)
+    if hints.lazy_kind(hint) is not None:
+        return _lazy(hints.lazy_kind(hint), value, path, problems)
+    if kind in hints.LISTS or kind in hints.SETS or kind is tuple:
+        return _items(hint, value, path, problems)
+    if kind in hints.MAPPINGS:
+        return _table(hint, value, path, problems)
+    if hints.is_part(kind):
+        return _part(kind, value, path, problems)
+    return _scalar(hint, value, path, problems)
+
+
+def _scalar(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    if get_origin(hint) is Literal:
+        if any(value == each and type(value) is type(each) for each in get_args(hint)):
+            return Leaf(value)
+    elif isinstance(hint, type) and issubclass(hint, Enum):
+        for each in hint:
+            if value is each or (value == each.value and type(value) is type(each.value)):
+                return Leaf(each)
+    elif hint is float and type(value) is int:
+        return Leaf(float(value))
+    elif hint is Path and isinstance(value, str):
+        return Leaf(Path(value))
+    elif hint is int and isinstance(value, bool):
+        pass  # a bool is an int to Python, not to a config
+    elif _is_instance(value, get_origin(hint) or hint):
+        return Leaf(value)
+    return _mismatch(hint, value, path, problems)
+
+
+def _is_instance(value: Any, kind: Any) -> bool:
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # not a class that has instances (a protocol, a Callable[...])
+        return False
+
+
+def _mismatch(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    what = "wrong value" if get_origin(hint) is Literal else "wrong type"
+    advice = ""
+    if get_origin(hint) is Literal and isinstance(value, str):
+        advice = did_you_mean(value, [each for each in get_args(hint) if isinstance(each, str)])
+    elif isinstance(value, str) and _fits_without_quotes(hint, value):
+        advice = "remove the quotes"
+    elif value is None:
+        advice = "leave the key out for its default, or give a value"
+    problems.append(Problem(path, what, hints.describe(hint), found(value), advice, mismatch=True))
+    return _UNUSED
+
+
+def _fits_without_quotes(hint: Any, value: str) -> bool:
+    if not any(each in (int, float, bool) for each in hints.members(hint)):
+        return False
+    return not isinstance(_resolve_text(hint, value), Problem)
+
+
+def _resolve_text(hint: Any, text: str) -> Node | Problem:
+    """The node for a JSON value written as a string."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    problems: list[Problem] = []
+    node = resolve(hint, value, "", problems)
+    return problems[0] if problems else node
+
+
+def _union(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    members = list(get_args(hint))
+    if value is None and type(None) in members:
+        return Leaf(None)
+    if any(_names_parts(each) for each in members):
+        # a string is the name of a part, to be checked as one
+        members = [each for each in members if hints.plain_hint(each) is not str]
+    # an exact type first, so that 3 is an int of `float | int`
+    members.sort(key=lambda each: hints.plain_hint(each) is not type(value))
+    attempts: list[list[Problem]] = []
+    for member in members:
+        attempt: list[Problem] = []
+        node = resolve(member, value, path, attempt)
+        if not attempt:
+            return node
+        attempts.append(attempt)
+    near = [each for each in attempts if not _is_mismatch(each, path)]
+    if near:
+        problems.extend(min(near, key=len))
+        return _UNUSED
+    return _mismatch(hint, value, path, problems)
+
+
+def _is_mismatch(problems: list[Problem], path: str) -> bool:
+    return any(each.mismatch and each.path == path for each in problems)
+
+
+def _names_parts(hint: Any) -> bool:
+    kind = hints.lazy_kind(hint) or hints.plain_hint(hint)
+    return isinstance(kind, type) and issubclass(kind, Registrable)
+
+
+def _lazy(kind: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    params = value.params if isinstance(value, Lazy) else value
+    part = resolve(kind, params, path, problems)
+    return LazyPart(kind, params, part, path)
+
+
+def _items(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    kind, args = get_origin(hint) or hint, get_args(hint)
+    is_set = kind in hints.SETS
+    accepted = (list, tuple, set, frozenset) if is_set else (list, tuple)
+    fixed = kind is tuple and bool(args) and args[-1] is not Ellipsis
+    if not isinstance(value, accepted) or (fixed and len(value) != len(args)):
+        return _mismatch(hint, value, path, problems)
+    each = args if fixed else (args[0] if args else Any,) * len(value)
+    nodes = [
+        resolve(hint, item, join(path, index), problems)
+        for index, (hint, item) in enumerate(zip(each, value, strict=True))
+    ]
+    collection: Callable[[list[Any]], Any] = list
+    if is_set:
+        collection = frozenset if kind is frozenset else set
+    elif kind is tuple:
+        collection = tuple
+    return Items(nodes, collection)
+
+
+def _table(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    if not isinstance(value, Mapping):
+        return _mismatch(hint, value, path, problems)
+    key_hint, item_hint = get_args(hint) or (Any, Any)
+    table: dict[Any, Node] = {}
+    for key, item in value.items():
+        where = join(path, key)
+        converted = _key(key_hint, key)
+        if isinstance(converted, Problem):
+            problems.append(Problem(where, "wrong key", hints.describe(key_hint), found(key)))
+        elif converted in table:
+            problems.append(Problem(where, "key given twice", found=found(key)))
+        else:
+            table[converted] = resolve(item_hint, item, where, problems)
+    return Table(table)
+
+
+def _key(hint: Any, key: Any) -> Any:
+    """A key, converted to its hint: JSON has only strings for keys ("6" is 6)."""
+    problems: list[Problem] = []
+    node = resolve(hint, key, "", problems)
+    if problems and isinstance(key, str):
+        text = _resolve_text(hint, key)
+        return text if isinstance(text, Problem) else text.build()
+    return problems[0] if problems else node.build()
+
+
+def _part(kind: type, value: Any, path: str, problems: list[Problem]) -> Node:
+    if _is_instance(value, kind) or isinstance(value, getattr(kind, "also_accepts", ())):
+        return Leaf(value)  # built already, by a program
+    type_path = join(path, "type")
+    if isinstance(value, str) and issubclass(kind, Registrable):
+        value, type_path = {"type": value}, path
+    if not isinstance(value, Mapping):
+        return _mismatch(kind, value, path, problems)
+    choice = choose(kind, value, path, type_path)
+    if isinstance(choice, Problem):
+        problems.append(choice)
+        return _UNUSED
+    params = {
+        key: item for key, item in value.items() if key != "type" or not _reads_type(kind, choice)
+    }
+    return _arguments(choice, params, path, problems)
+
+
+def _reads_type(kind: type, choice: Choice) -> bool:
+    return bool(choice.type_name) or "type" not in choice.takes
+
+
+def _arguments(choice: Choice, params: dict[str, Any], path: str, problems: list[Problem]) -> Node:
+    before = len(problems)
+    given: dict[str, Node] = {}
+    for key, item in params.items():
+        argument = choice.configurable.get(key)
+        if argument is not None:
+            given[key] = _argument(argument, item, join(path, key), problems)
+    complete = not _missing(choice, params, path, problems) and len(problems) == before
+    _unknown(choice, params, path, problems)
+    part = Part(
+        choice.type_name,
+        choice.registration,
+        choice.takes,
+        choice.handed_over,
+        given,
+        _defaults(choice, params),
+        path,
+    )
+    if complete:
+        problems.extend(_across(choice, part, path))
+    return part
+
+
+def _argument(argument: Argument, value: Any, path: str, problems: list[Problem]) -> Node:
+    if value is None and argument.default is None:
+        return Leaf(None)  # `x: int = None` takes null
+    return resolve(argument.hint, value, path, problems)
+
+
+def _missing(
+    choice: Choice, params: dict[str, Any], path: str, problems: list[Problem]
+) -> list[str]:
+    missing = [
+        each for key, each in choice.configurable.items() if each.required and key not in params
+    ]
+    # a misspelt required key is one fault, reported where it was found
+    misspelt = {nearest(str(key), choice.configurable) for key in params.keys() - choice.takes}
+    problems += [
+        Problem(join(path, each.name), "required key is missing", hints.describe(each.hint))
+        for each in missing
+        if each.name not in misspelt
+    ]
+    return [each.name for each in missing]
+
+
+def _unknown(choice: Choice, params: dict[str, Any], path: str, problems: list[Problem]) -> None:
+    known = choice.configurable
+    owner = choice.type_name or getattr(choice.registration.target, "__name__", "this part")
+    for key, value in params.items():
+        if key in choice.handed_over:
+            advice = "it is handed over by the builder; remove it"
+            problems.append(
+                Problem(join(path, key), "not to be configured", found=found(value), hint=advice)
+            )
+        elif key not in known:
+            expected = f"a key of {owner}: " + (", ".join(sorted(known)) or "it has none")
+            advice = did_you_mean(str(key), known) or "remove it"
+            problems.append(Problem(join(path, key), "unknown key", expected, found(value), advice))
+
+
+def _defaults(choice: Choice, params: dict[str, Any]) -> dict[str, Any]:
+    """What can be written in a config for the arguments that it leaves out."""
+    filled: dict[str, Any] = {}
+    for key, argument in choice.configurable.items():
+        if key not in params and not argument.required:
+            problems: list[Problem] = []
+            node = _argument(argument, argument.default, "", problems)
+            if not problems and is_json(node.filled()):
+                filled[key] = node.filled()
+    return filled
+
+
+def _across(choice: Choice, part: Part, path: str) -> list[Problem]:
+    """What the class itself says against its arguments taken together."""
+    hook = getattr(choice.registration.target, "check_params", None)
+    if hook is None:
+        return []
+    problems = []
+    for answer in hook(part.arguments()):
+        key, message = ("", answer) if isinstance(answer, str) else answer
+        problems.append(Problem(join(path, key) if key else path, message))
+    return problems
