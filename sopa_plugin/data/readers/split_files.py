@@ -1,0 +1,102 @@
+"""Which files of a folder belong together as train, dev and test."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sopa_plugin.errors import UserError
+
+SPLITS = ("train", "dev", "test")
+_SPLIT_WORD = re.compile(
+    r"(?<![a-z])(train(?:ing)?|dev(?:elopment)?|val(?:id|idation)?|test)(?![a-z])", re.IGNORECASE
+)
+
+
+@dataclass
+class Form:
+    """One data set: files whose names differ in the word for the split only.
+
+    Attributes:
+        choice: what a user writes as path to get this one.
+        files: split to file or folder.
+    """
+
+    choice: Path
+    files: dict[str, Path] = field(default_factory=dict)
+
+
+def canonical_split(word: str) -> str:
+    """`training` is train, `valid` and `validation` are dev; other words stay as they are."""
+    lower = word.lower()
+    for split, beginning in (("train", "train"), ("dev", "dev"), ("dev", "val")):
+        if lower.startswith(beginning):
+            return split
+    return lower
+
+
+def split_of(name: str) -> tuple[str, str] | None:
+    """(`train`, `dev` or `test`, the name without that word), if the name has exactly one."""
+    words = _SPLIT_WORD.findall(name)
+    if len(words) != 1:
+        return None
+    return canonical_split(words[0]), _SPLIT_WORD.sub("", name)
+
+
+def find_forms(folder: Path, wanted: Callable[[Path], bool]) -> list[Form]:
+    """Every data set among the wanted entries of a folder that has at least a train file."""
+    groups: dict[str, dict[str, Path]] = defaultdict(dict)
+    for path in sorted(folder.iterdir()):
+        found = None if path.name.startswith(".") or not wanted(path) else split_of(path.name)
+        if found is None:
+            continue
+        split, rest = found
+        if split in groups[rest]:
+            raise UserError(
+                f"{folder}: both {groups[rest][split].name} and {path.name} could be the {split} "
+                "set; keep one of them."
+            )
+        groups[rest][split] = path
+    return [Form(_choice(files["train"]), files) for files in groups.values() if "train" in files]
+
+
+def choose_form(path: Path, forms: Iterable[Form], expected: str) -> Form:
+    """The only form; none or several of them are an error that says what there is to choose."""
+    found = list(forms)
+    if not found:
+        raise UserError(f"{path}: no data set found there; expected {expected}.")
+    if len(found) > 1:
+        choices = "".join(
+            f"\n  {form.choice}  ({', '.join(file.name for file in form.files.values())})"
+            for form in found
+        )
+        raise UserError(f"{path}: holds {len(found)} data sets; set the path to one of:{choices}")
+    return found[0]
+
+
+def forms_at(path: Path, wanted: Callable[[Path], bool]) -> list[Form]:
+    """The forms that a path can mean.
+
+    A folder: those in it, and in its folders. The beginning of file names (`sst/stsa.binary`):
+    those whose names begin so. A train file: the one that it belongs to.
+    """
+    if path.is_dir():
+        forms = find_forms(path, wanted)
+        for folder in sorted(each for each in path.iterdir() if each.is_dir()):
+            inner = find_forms(folder, wanted)
+            forms += [Form(folder, inner[0].files)] if len(inner) == 1 else inner
+        return forms
+    forms = find_forms(path.parent, wanted) if path.parent.is_dir() else []
+    exact = [form for form in forms if path in (form.choice, form.files["train"])]
+    if exact or path.is_file():
+        return exact
+    return [form for form in forms if form.files["train"].name.startswith(path.name)]
+
+
+def _choice(train: Path) -> Path:
+    """The beginning of the name up to the word for the split, where there is one to write."""
+    beginning = _SPLIT_WORD.split(train.name)[0].rstrip("._- ")
+    return train.parent / beginning if beginning else train
