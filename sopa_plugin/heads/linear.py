@@ -24,4 +24,5 @@ class LinearHead(ClassifierHead):
 
     def forward(self, document: Tensor) -> Tensor:
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
-        return self.output(document)
+        logits: Tensor = self.output(document)
+        return logits

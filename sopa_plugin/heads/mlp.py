@@ -19,7 +19,7 @@ class MlpHead(ClassifierHead):
     Arguments:
         input_dim: Dimension of the document vector; handed over.
         num_labels: Number of classes; handed over.
-        hidden_dim: Dimension of the hidden layer; the paper tries 10 to 300 and its SST model has 25.
+        hidden_dim: Dimension of the hidden layer; the paper tries 10 to 300, its SST model has 25.
         dropout: Probability with which a unit of the hidden layer is dropped in training.
 
     Raises:
@@ -38,7 +38,8 @@ class MlpHead(ClassifierHead):
 
     def forward(self, document: Tensor) -> Tensor:
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
-        return self.output(self.dropout(self.hidden(document).relu()))
+        logits: Tensor = self.output(self.dropout(self.hidden(document).relu()))
+        return logits
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

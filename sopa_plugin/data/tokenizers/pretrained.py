@@ -1,0 +1,44 @@
+"""The tokenizer that a pretrained transformer came with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from sopa_plugin.data.tokenizers.tokenizer import Tokenizer
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import LocalPath
+
+
+@Tokenizer.register("pretrained")
+class PretrainedTokenizer(Tokenizer):
+    """The tokenizer of a pretrained model; belongs with the `transformer` embedder.
+
+    Registered as `pretrained`. Its word pieces are the automaton's tokens, the special tokens that
+    it adds around a document (`[CLS]`, `[SEP]`) among them.
+
+    Arguments:
+        model: A folder or a Hub id; the same as the embedder's `model`.
+    """
+
+    def __init__(self, model: LocalPath) -> None:
+        self.model = model
+
+    def build(
+        self, train: Iterable[str], dev: Iterable[str], pretrained_words: Iterable[str]
+    ) -> PreTrainedTokenizerBase:
+        """The tokenizer as published; the documents do not change it.
+
+        Raises:
+            UserError: There is no such tokenizer, or the Hub is out of reach.
+        """
+        try:
+            return AutoTokenizer.from_pretrained(self.model)
+        except (OSError, ValueError, ImportError) as error:
+            raise UserError(
+                f"tokenizer.model: no tokenizer from '{self.model}'. Expected a folder "
+                "with the files of a tokenizer (tokenizer.json), or a model on the Hugging Face "
+                "Hub, which must be in reach (HF_HUB_OFFLINE unset, HF_TOKEN set for private ones, "
+                f"HF_ENDPOINT for a mirror) or in the cache (HF_HOME). Found: {error}"
+            ) from error
