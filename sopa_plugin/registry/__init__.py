@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from sopa_plugin.registry.build import build, check, fill_defaults
 from sopa_plugin.registry.hints import LocalPath
+from sopa_plugin.registry.jsonnet import load_config
 from sopa_plugin.registry.lazy import Lazy
+from sopa_plugin.registry.overrides import apply_overrides
 from sopa_plugin.registry.plugins import import_plugins, imported_plugins
 from sopa_plugin.registry.problems import ConfigError, Problem
 from sopa_plugin.registry.registrable import Registrable
@@ -26,9 +28,11 @@ __all__ = [
     "LocalPath",
     "Problem",
     "Registrable",
+    "apply_overrides",
     "build",
     "check",
     "fill_defaults",
     "import_plugins",
     "imported_plugins",
+    "load_config",
 ]

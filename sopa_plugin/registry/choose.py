@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sopa_plugin.registry.problems import Problem, found, join
+from sopa_plugin.registry.problems import Problem, did_you_mean, found, join
 from sopa_plugin.registry.registrable import (
     DOTTED,
     Registrable,
@@ -39,6 +39,17 @@ class Choice:
     def configurable(self) -> dict[str, Argument]:
         """The arguments that a config may give."""
         return {key: each for key, each in self.takes.items() if key not in self.handed_over}
+
+    def refuse(self, key: Any, value: Any, path: str) -> Problem:
+        """The problem of a key that a config may not give."""
+        where, known = join(path, key), sorted(self.configurable)
+        if key in self.handed_over:
+            advice = "it is handed over by the builder; remove it"
+            return Problem(where, "not to be configured", found=found(value), hint=advice)
+        owner = self.type_name or getattr(self.registration.target, "__name__", "this part")
+        expected = f"a key of {owner}: " + (", ".join(known) or "it has none")
+        advice = did_you_mean(str(key), known) or "remove it"
+        return Problem(where, "unknown key", expected, found(value), advice)
 
 
 def takes_type(kind: type) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -153,16 +154,18 @@ def lookup(kind: type, name: str, path: str) -> Registration | Problem:
 
 def _import(kind: type, name: str, path: str) -> Registration | Problem:
     expected = f"the dotted path of a subclass of {kind.__name__}, or a registered name"
-    module_name, _, class_name = name.rpartition(".")
     try:
-        target = getattr(importlib.import_module(module_name), class_name)
+        target = pkgutil.resolve_name(name)
     except Exception as error:  # a module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
-        return Problem(path, "cannot be imported", expected, f'"{name}"', reason)
+        return Problem(path, f"'{name}' cannot be imported", expected, f'"{name}"', reason)
     accepted = (kind, *getattr(kind, "also_accepts", ()))
-    if not any(_is_subclass(target, each) for each in accepted):
+    if target in accepted or not any(_is_subclass(target, each) for each in accepted):
         what = f"'{name}' is not a subclass of {kind.__name__}"
         return Problem(path, what, expected, f'"{name}"', "name another class, or derive it")
+    if inspect.isabstract(target):
+        what = f"'{name}' is abstract and cannot be built"
+        return Problem(path, what, expected, f'"{name}"', "name one of its subclasses")
     return Registration(name, target, registration_of(target).constructor)
 
 

@@ -115,7 +115,8 @@ def _union(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
         attempts.append(attempt)
     near = [each for each in attempts if not _is_mismatch(each, path)]
     if near:
-        problems.extend(min(near, key=len))
+        fewest = min(near, key=len)
+        problems.extend(fewest)
         return _UNUSED
     return _mismatch(hint, value, path, problems)
 
@@ -131,6 +132,8 @@ def _names_parts(hint: Any) -> bool:
 
 def _lazy(kind: Any, value: Any, path: str, problems: list[Problem]) -> Node:
     params = value.params if isinstance(value, Lazy) else value
+    if not isinstance(params, str | Mapping):
+        return _mismatch(kind, params, path, problems)
     part = resolve(kind, params, path, problems)
     return LazyPart(kind, params, part, path)
 
@@ -212,7 +215,11 @@ def _arguments(choice: Choice, params: dict[str, Any], path: str, problems: list
         if argument is not None:
             given[key] = _argument(argument, item, join(path, key), problems)
     complete = not _missing(choice, params, path, problems) and len(problems) == before
-    _unknown(choice, params, path, problems)
+    problems += [
+        choice.refuse(key, item, path)
+        for key, item in params.items()
+        if key not in choice.configurable
+    ]
     part = Part(
         choice.type_name,
         choice.registration,
@@ -249,21 +256,6 @@ def _missing(
     return [each.name for each in missing]
 
 
-def _unknown(choice: Choice, params: dict[str, Any], path: str, problems: list[Problem]) -> None:
-    known = choice.configurable
-    owner = choice.type_name or getattr(choice.registration.target, "__name__", "this part")
-    for key, value in params.items():
-        if key in choice.handed_over:
-            advice = "it is handed over by the builder; remove it"
-            problems.append(
-                Problem(join(path, key), "not to be configured", found=found(value), hint=advice)
-            )
-        elif key not in known:
-            expected = f"a key of {owner}: " + (", ".join(sorted(known)) or "it has none")
-            advice = did_you_mean(str(key), known) or "remove it"
-            problems.append(Problem(join(path, key), "unknown key", expected, found(value), advice))
-
-
 def _defaults(choice: Choice, params: dict[str, Any]) -> dict[str, Any]:
     """What can be written in a config for the arguments that it leaves out."""
     filled: dict[str, Any] = {}
@@ -271,8 +263,9 @@ def _defaults(choice: Choice, params: dict[str, Any]) -> dict[str, Any]:
         if key not in params and not argument.required:
             problems: list[Problem] = []
             node = _argument(argument, argument.default, "", problems)
-            if not problems and is_json(node.filled()):
-                filled[key] = node.filled()
+            config = None if problems else node.filled()
+            if not problems and is_json(config):
+                filled[key] = config
     return filled
 
 
