@@ -1,0 +1,245 @@
+"""The recurrence in torch operations, one token at a time: the specification of every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sopa_plugin.wfsa.layout import Layout
+from sopa_plugin.wfsa.semirings import Semiring
+
+SELF_LOOP = 1
+"""Bit of a step: the state was reached by its self-loop; else by the main path (START: afresh)."""
+
+EPSILON = 2
+"""Bit of a step: before the token, the state was reached by the epsilon from the state before."""
+
+
+class Columns(NamedTuple):
+    """Where the recurrence looks, as columns of the states `S` (see `Layout.states`)."""
+
+    previous: list[int]  # for each state but START: the state before it, [S - K]
+    loops: list[int]  # for each state: its self-loop in R, R where it has none, [S]
+    ends: list[int]  # the END states, [K]
+
+
+@lru_cache(maxsize=256)
+def columns_of(layout: Layout) -> Columns:
+    """The columns of `layout`."""
+    previous, loops = [], []
+    ends = [0] * layout.num_patterns
+    for i, block in enumerate(layout.states):
+        loop = layout.loops[i]
+        for pattern in range(block.first_pattern, layout.num_patterns):
+            column = block.start + pattern - block.first_pattern
+            if i:
+                before = layout.states[i - 1]
+                previous.append(before.start + pattern - before.first_pattern)
+            has_loop = loop is not None and pattern >= loop.first_pattern
+            loops.append(
+                loop.start + pattern - loop.first_pattern
+                if loop is not None and has_loop
+                else layout.num_scores
+            )
+            ends[pattern] = column
+    return Columns(previous, loops, ends)
+
+
+class Step(NamedTuple):
+    """What one token brings."""
+
+    state: Tensor  # scores of the best (or all) paths into each state, [B, S]
+    scores: Tensor  # scores of the matches that end at this token, [B, K]
+    moves: Tensor  # how each state was reached, uint8 [B, S]; empty unless tracing
+    final: Tensor  # whether those matches end with an epsilon, uint8 [B, K]; empty unless tracing
+
+
+class Recurrence:
+    """g_t = plus(eps(g_{t-1})·T(x_t), π) for a set of patterns (paper, Eq. 7-8).
+
+    A main-path arc arrives in state column `K + c` from column `previous[c]`; since every state
+    but START has one, main-path scores `[S - K]` and epsilons `[S - K]` line up with the states.
+
+    Arguments:
+        layout: the patterns.
+        semiring: how scores combine.
+        epsilon: epsilon scores `[Q]`.
+        trace: whether steps tell how each state was reached (semirings that select only).
+    """
+
+    def __init__(
+        self, layout: Layout, semiring: Semiring, epsilon: Tensor, trace: bool = False
+    ) -> None:
+        columns = columns_of(layout)
+        device = epsilon.device
+        self.layout = layout
+        self.semiring = semiring
+        self.epsilon = epsilon
+        self.trace = trace
+        self.previous = torch.tensor(columns.previous, device=device)
+        self.loops = torch.tensor(columns.loops, device=device)
+        self.ends = torch.tensor(columns.ends, device=device)
+
+    def start(self, batch: int) -> Tensor:
+        """π: one at START, zero elsewhere, `[batch, S]`."""
+        state = self.epsilon.new_full((batch, self.layout.num_states), self.semiring.zero)
+        state[:, : self.layout.num_patterns] = self.semiring.one
+        return state
+
+    def take_epsilons(self, state: Tensor) -> Tensor:
+        """eps(state): zero or one epsilon from each state."""
+        if not self.layout.epsilons:
+            return state
+        k = self.layout.num_patterns
+        by_epsilon = self.semiring.times(state[:, self.previous], self.epsilon)
+        return torch.cat([state[:, :k], self.semiring.plus(state[:, k:], by_epsilon)], dim=1)
+
+    def consume(self, state: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """state·T(x), `[B, S]`, and the same by main-path arcs alone; `scores [B, R]` are x's."""
+        k, s = self.layout.num_patterns, self.layout.num_states
+        start = state.new_full((len(state), k), self.semiring.zero)
+        # shape: [batch, S]
+        main = torch.cat(
+            [start, self.semiring.times(state[:, self.previous], scores[:, : s - k])], dim=1
+        )
+        if not self.layout.self_loops:
+            return main, main
+        # States without a self-loop have one of score zero.
+        padded = torch.cat([scores, scores.new_full((len(scores), 1), self.semiring.zero)], dim=1)
+        looped = self.semiring.times(state, padded[:, self.loops])
+        return self.semiring.plus(main, looped), main
+
+    def read(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of matches at END `[B, K]`, and whether they end with an epsilon."""
+        scores = state[:, self.ends]
+        if not (self.layout.epsilons and self.layout.final_epsilon):
+            return scores, self._changed(scores, scores)
+        arcs = self.ends - self.layout.num_patterns
+        before_end = state[:, self.previous[arcs]]
+        best = self.semiring.plus(scores, self.semiring.times(before_end, self.epsilon[arcs]))
+        return best, self._changed(best, scores)
+
+    def restart(self, moved: Tensor) -> Tensor:
+        """plus(π, moved): a match may start after this token, too."""
+        k = self.layout.num_patterns
+        one = torch.full_like(moved[:, :k], self.semiring.one)
+        return torch.cat([self.semiring.plus(one, moved[:, :k]), moved[:, k:]], dim=1)
+
+    def step(self, state: Tensor, scores: Tensor) -> Step:
+        """Consumes one token of each document: `scores [B, R]` are its arc scores."""
+        before = self.take_epsilons(state)
+        moved, main = self.consume(before, scores)
+        after = self.restart(moved)
+        read, final = self.read(after if self.layout.empty_matches else moved)
+        if not self.trace:
+            return Step(after, read, final, final)
+        k = self.layout.num_patterns
+        one = torch.full_like(main[:, :k], self.semiring.one)
+        unlooped = torch.cat([one, main[:, k:]], dim=1)
+        moves = self._changed(after, unlooped) * SELF_LOOP + self._changed(before, state) * EPSILON
+        return Step(after, read, moves, final)
+
+    def _changed(self, chosen: Tensor, kept: Tensor) -> Tensor:
+        """Where `plus` did not keep its first operand: uint8, empty unless tracing."""
+        if not self.trace:
+            return chosen.new_empty(0, dtype=torch.uint8)
+        return (chosen != kept).to(torch.uint8)
+
+
+class Turn(NamedTuple):
+    """The tokens at one time step, of the documents that are that long, longest first."""
+
+    positions: Tensor  # which tokens of the batch they are, [active]
+    step: Step
+
+
+class Scan:
+    """Runs a recurrence over packed documents.
+
+    Documents are taken longest first, so that those still running are always the first ones and
+    no time step computes anything for a finished document.
+    """
+
+    def __init__(self, recurrence: Recurrence, scores: Tensor, index: Tensor, offsets: Tensor):
+        self.recurrence = recurrence
+        self.lengths, self.order = offsets.diff().sort(descending=True, stable=True)
+        self.initial = recurrence.start(len(self.order))
+        longest = int(self.lengths[0]) if len(self.lengths) else 0
+        steps = torch.arange(longest, device=offsets.device)
+        # shape: [time]; documents that have a token at that time
+        self.active = (self.lengths > steps[:, None]).sum(dim=1).tolist()
+        starts = offsets[:-1][self.order]
+        self.positions = [starts[:count] + t for t, count in enumerate(self.active)]
+        # One gather for all time steps: its backward pass then writes each row's gradient once.
+        # shape: [tokens, R]
+        gathered = scores[index[torch.cat(self.positions)]] if longest else scores[:0]
+        self.scores = gathered.split(self.active) if longest else ()
+
+    def __iter__(self) -> Iterator[Turn]:
+        state = self.initial
+        for count, positions, scores in zip(self.active, self.positions, self.scores, strict=True):
+            step = self.recurrence.step(state[:count], scores)
+            state = step.state
+            yield Turn(positions, step)
+
+
+def document_scores(
+    layout: Layout,
+    semiring: Semiring,
+    scores: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    epsilon: Tensor,
+    keep_paths: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Document scores and how they come about: what `dispatch.Kernel.forward` describes."""
+    recurrence = Recurrence(layout, semiring, epsilon, trace=keep_paths)
+    scan = Scan(recurrence, scores, index, offsets)
+    best = torch.full_like(scan.initial[:, : layout.num_patterns], semiring.zero)
+    if layout.empty_matches:
+        best, _ = recurrence.read(scan.initial)
+    # An empty match can only be an epsilon from START to END.
+    final = (best != semiring.zero).to(torch.uint8)
+    ends = final.to(torch.int32) - 1
+    shape = (len(index), layout.num_states) if keep_paths else (0,)
+    steps = torch.zeros(shape, dtype=torch.uint8, device=index.device)
+    finished: list[tuple[Tensor, ...]] = []
+    for t, (positions, step) in enumerate(scan, start=1):
+        count = len(positions)
+        if count < len(best):
+            finished.append((best[count:], ends[count:], final[count:]))
+            best, ends, final = best[:count], ends[:count], final[:count]
+        kept, best = best, semiring.plus(best, step.scores)
+        if keep_paths:
+            improved = best != kept
+            ends = ends.masked_fill(improved, t)
+            final = torch.where(improved, step.final, final)
+            steps[positions] = step.moves
+    finished.append((best, ends, final))
+    best, ends, final = (
+        torch.cat(parts[::-1])[scan.order.argsort()] for parts in zip(*finished, strict=True)
+    )
+    if not keep_paths:
+        return best, ends.new_empty(0), final.new_empty(0), steps.new_empty(0)
+    return best, ends, final, steps
+
+
+def end_scores(
+    layout: Layout,
+    semiring: Semiring,
+    scores: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    epsilon: Tensor,
+) -> Tensor:
+    """Scores of the matches that end at each token, `[M, K]`."""
+    turns = list(Scan(Recurrence(layout, semiring, epsilon), scores, index, offsets))
+    if not turns:
+        return scores.new_zeros(0, layout.num_patterns)
+    # shape: [tokens]
+    positions = torch.cat([turn.positions for turn in turns])
+    return torch.cat([turn.step.scores for turn in turns])[positions.argsort()]
