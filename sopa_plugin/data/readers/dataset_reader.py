@@ -18,6 +18,7 @@ from sopa_plugin.data.readers.tables import (
     canonical_splits,
     is_table_folder,
     load_hub,
+    read_parquet,
     read_table_folder,
 )
 from sopa_plugin.errors import UserError
@@ -59,7 +60,7 @@ class DatasetReader(ABC, Registrable):
     default_dev_size: ClassVar[float | None] = None
     default_test_size: ClassVar[float | None] = None
     known_class_names: Sequence[str] | None = None
-    """Class names in the order of their numbers; None takes them from the training set."""
+    """The classes where the task has fixed ones, in the order of their numbers."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class DatasetReader(ABC, Registrable):
         splits = self._with_held_out_sets(splits)
         train = splits["train"]
         split_tools.check_labels(train, {"dev": splits["dev"], "test": splits["test"]})
-        names = self.known_class_names or split_tools.class_names([each.label for each in train])
+        names = self.class_names(train, sources["train"])
         split_tools.log_overlap(splits)
         if self.max_train_examples is not None:
             splits["train"] = split_tools.subsample(
@@ -135,12 +136,11 @@ class DatasetReader(ABC, Registrable):
             class_names: a trained model's classes in order; labels are matched to them by name.
                 By default this reader's own, or those in the file.
         """
-        source = Path(path)
+        source = self._source(Path(path))
         examples = self.map_labels({"test": self._load(source)})["test"]
         if not examples:
             raise UserError(f"{source}: no examples in it; expected at least one {self.title}.")
-        names = class_names or self.known_class_names
-        names = names or split_tools.class_names([each.label for each in examples])
+        names = class_names or self.class_names(examples, source)
         for example in examples:
             if example.label not in names:
                 raise UserError(
@@ -148,6 +148,10 @@ class DatasetReader(ABC, Registrable):
                     f"which has {', '.join(map(repr, names))}."
                 )
         return split_tools.to_dataset(examples, names)
+
+    def class_names(self, examples: list[Example], source: Path | Table) -> Sequence[str]:
+        """The class names in the order of their numbers, by default those of the training set."""
+        return self.known_class_names or split_tools.class_names([each.label for each in examples])
 
     @property
     def is_embedded_sample(self) -> bool:
@@ -181,20 +185,38 @@ class DatasetReader(ABC, Registrable):
         variable = f"{self.env_variable} (dataset.path)" if self.env_variable else "dataset.path"
         return load_hub(self.path, config_name, f"{variable} to a local file or folder")
 
-    def _locate(self, wanted: Callable[[Path], bool], expected: str) -> dict[str, Path | Table]:
-        """The splits at the path: the only form of files there, a table folder or a Hub id."""
+    def _locate(
+        self,
+        wanted: Callable[[Path], bool],
+        expected: str,
+        may_lack_split: Callable[[Path], bool] | None = None,
+    ) -> dict[str, Path | Table]:
+        """The splits at the path: the only form of files there, a table folder or a Hub id.
+
+        Args:
+            wanted: whether a file can be one of this reader's.
+            expected: what should be there, for the error.
+            may_lack_split: which files are a training set even if no split is in their name.
+        """
         path = Path(self.path or "")
-        forms = forms_at(path, wanted)
+        forms = forms_at(path, wanted, may_lack_split)
         if forms and is_table_folder(path):
             raise UserError(
                 f"{path}: holds a stored data set (parquet or save_to_disk) and "
                 f"{forms[0].files['train'].name} as well; set the path to {forms[0].choice}, "
                 "or move one of them to a folder of its own."
             )
-        tables = None if forms else self._tables()
+        tables = None if forms else self._table_splits()
         if tables is not None:
-            return {**canonical_splits(tables)}
+            return {**tables}
         return {**choose_form(path, forms, expected).files}
+
+    def _table_splits(self) -> dict[str, Table] | None:
+        tables = self._tables()
+        return None if tables is None else canonical_splits(tables)
+
+    def _source(self, path: Path) -> Path | Table:
+        return read_parquet(path) if path.suffix == ".parquet" else path
 
     def _load(self, source: Path | Table) -> list[Example]:
         kept, empty = [], 0
@@ -232,6 +254,12 @@ class DatasetReader(ABC, Registrable):
                 )
             if split not in splits:
                 splits["train"], splits[split] = self.split_off(splits["train"], size, option)
+                logger.info(
+                    "no %s set in the data: %d of the training examples are split off, %d stay",
+                    split,
+                    len(splits[split]),
+                    len(splits["train"]),
+                )
         return {split: splits[split] for split in SPLITS}
 
 

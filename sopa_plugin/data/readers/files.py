@@ -10,7 +10,8 @@ import codecs
 import csv
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -78,7 +79,7 @@ def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, 
         yield number, value
 
 
-def column(row: dict[str, Any], name: str, where: str, option: str) -> Any:
+def column(row: Mapping[str, Any], name: str, where: str, option: str) -> Any:
     """The cell of a column, or an error that names the columns there are and the option to set."""
     try:
         return row[name]
@@ -137,7 +138,7 @@ def _physical_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
         ) from None
     except UnicodeError as error:  # encodings of several bytes a character, such as utf-16
         raise UserError(f"{path}:{number + 1}: not {encoding} ({error}).") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: cannot be read ({_reason(error)}).") from None
 
 

@@ -14,6 +14,7 @@ SPLITS = ("train", "dev", "test")
 _SPLIT_WORD = re.compile(
     r"(?<![a-z])(train(?:ing)?|dev(?:elopment)?|val(?:id|idation)?|test)(?![a-z])", re.IGNORECASE
 )
+Wanted = Callable[[Path], bool]
 
 
 @dataclass
@@ -46,12 +47,19 @@ def split_of(name: str) -> tuple[str, str] | None:
     return canonical_split(words[0]), _SPLIT_WORD.sub("", name)
 
 
-def find_forms(folder: Path, wanted: Callable[[Path], bool]) -> list[Form]:
-    """Every data set among the wanted entries of a folder that has at least a train file."""
+def find_forms(folder: Path, wanted: Wanted, may_lack_split: Wanted | None = None) -> list[Form]:
+    """Every data set among the wanted entries of a folder that has at least a train file.
+
+    A file with no split in its name is a data set of its own where `may_lack_split` says so.
+    """
     groups: dict[str, dict[str, Path]] = defaultdict(dict)
     for path in sorted(folder.iterdir()):
-        found = None if path.name.startswith(".") or not wanted(path) else split_of(path.name)
+        if path.name.startswith(".") or not wanted(path):
+            continue
+        found = split_of(path.name)
         if found is None:
+            if may_lack_split and may_lack_split(path) and not _SPLIT_WORD.search(path.name):
+                groups[path.name]["train"] = path
             continue
         split, rest = found
         if split in groups[rest]:
@@ -77,19 +85,19 @@ def choose_form(path: Path, forms: Iterable[Form], expected: str) -> Form:
     return found[0]
 
 
-def forms_at(path: Path, wanted: Callable[[Path], bool]) -> list[Form]:
+def forms_at(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None) -> list[Form]:
     """The forms that a path can mean.
 
     A folder: those in it, and in its folders. The beginning of file names (`sst/stsa.binary`):
     those whose names begin so. A train file: the one that it belongs to.
     """
     if path.is_dir():
-        forms = find_forms(path, wanted)
+        forms = find_forms(path, wanted, may_lack_split)
         for folder in sorted(each for each in path.iterdir() if each.is_dir()):
-            inner = find_forms(folder, wanted)
+            inner = find_forms(folder, wanted, may_lack_split)
             forms += [Form(folder, inner[0].files)] if len(inner) == 1 else inner
         return forms
-    forms = find_forms(path.parent, wanted) if path.parent.is_dir() else []
+    forms = find_forms(path.parent, wanted, may_lack_split) if path.parent.is_dir() else []
     exact = [form for form in forms if path in (form.choice, form.files["train"])]
     if exact or path.is_file():
         return exact

@@ -84,7 +84,8 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
         config_name: which of its configurations, as in `datasets.load_dataset`.
         instead: what to set to have local files read, for the error.
     """
-    if not _HUB_ID.fullmatch(path):
+    parent = Path(path).parent
+    if not _HUB_ID.fullmatch(path) or (parent != Path() and parent.is_dir()):
         raise UserError(f"{path}: no such file or folder. Set {instead}.")
     try:
         loaded = datasets.load_dataset(path, config_name)

@@ -1,0 +1,224 @@
+"""Amazon product reviews."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from sopa_plugin.data.readers.dataset_reader import DatasetReader
+from sopa_plugin.data.readers.example import Example
+from sopa_plugin.data.readers.files import read_json_lines, read_lines
+from sopa_plugin.data.readers.split_files import split_of
+from sopa_plugin.data.readers.tables import Table
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import LocalPath
+
+NEGATIVE, POSITIVE = "negative", "positive"
+TOKENISED = ".txt.tok"
+STAR_FILES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
+# Where a review's text and its stars are: McAuley's sets as of 2014, as of 2013 and as of 2023,
+# and Hub data sets.
+STAR_COLUMNS = (
+    ("reviewText", "overall"),
+    ("review/text", "review/score"),
+    ("text", "rating"),
+    ("text", "stars"),
+    ("review_body", "star_rating"),
+    ("review_body", "stars"),
+)
+LABEL_COLUMNS = (("text", "label"), ("content", "label"), ("sentence", "label"))
+_CATEGORIES = {"1": NEGATIVE, "2": POSITIVE}
+_NAMES = {"0": NEGATIVE, "1": POSITIVE, "neg": NEGATIVE, "pos": POSITIVE} | {
+    name: name for name in (NEGATIVE, POSITIVE)
+}
+_EXPECTED = (
+    "reviews with categories (elec-25k-train.txt.tok and .cat, elec-test.txt.tok and .cat), "
+    "one review a line by label (train.positive and train.negative), or star-rated JSON lines "
+    "(reviews.json)"
+)
+
+
+@DatasetReader.register("amazon")
+class AmazonReader(DatasetReader):
+    """Reviews, negative or positive, without their summaries (section 5 of the paper).
+
+    Registered as `amazon`. The form of the data is found out:
+    - `*train*.txt.tok` and `*test*.txt.tok`, a review a line, with labels 1 (negative) and 2
+      (positive) line by line in files ending in `.cat`: the set of the paper (McAuley and
+      Leskovec 2013, as given out by Johnson and Zhang 2015);
+    - files ending in `.positive` and `.negative`, a review a line;
+    - JSON lines with stars, also as `.gz`: 1 and 2 are negative, 4 and 5 positive, 3 is dropped;
+    - a Hub data set with a text and a label, or stars.
+    Where there is no dev set, a fifth of the training reviews is split off, which makes the
+    paper's 20K/5K of 25K; where there is no test set, half of all reviews, the paper's 25K of 50K.
+
+    Args:
+        path: a folder with exactly one form; the beginning of its file names, where there are more
+            (`amazon/elec-sample`); its train file; or a Hub id.
+
+    The other arguments are those of `DatasetReader`, but that empty reviews are left out by
+    default: the published JSON lines have some.
+    """
+
+    title = "Amazon review"
+    env_variable = "SOPA_AMAZON"
+    default_dev_size = 0.2
+    default_test_size = 0.5
+    known_class_names = (NEGATIVE, POSITIVE)
+
+    def __init__(
+        self,
+        path: LocalPath,
+        lowercase: bool = False,
+        max_tokens: int | None = None,
+        max_train_examples: int | None = None,
+        subsample_seed: int = 0,
+        dev_size: float | int | None = None,
+        test_size: float | int | None = None,
+        split_seed: int = 0,
+        encoding: str = "utf-8",
+        empty_text: Literal["error", "drop"] = "drop",
+    ) -> None:
+        super().__init__(
+            path,
+            lowercase=lowercase,
+            max_tokens=max_tokens,
+            max_train_examples=max_train_examples,
+            subsample_seed=subsample_seed,
+            dev_size=dev_size,
+            test_size=test_size,
+            split_seed=split_seed,
+            encoding=encoding,
+            empty_text=empty_text,
+        )
+
+    def sources(self) -> dict[str, Path | Table]:
+        splits = self._locate(_is_reviews, _EXPECTED, _may_lack_split)
+        train = splits["train"]
+        if "test" not in splits and isinstance(train, Path) and train.name.endswith(TOKENISED):
+            test = _test_beside(train)
+            return splits if test is None else {**splits, "test": test}
+        return splits
+
+    def examples(self, source: Path | Table) -> Iterator[Example]:
+        if isinstance(source, Table):
+            yield from _from_rows(source.rows(), str(source))
+        elif source.name.endswith(TOKENISED):
+            yield from self._with_categories(source)
+        elif source.suffix in (".positive", ".negative"):
+            for label in (POSITIVE, NEGATIVE):
+                yield from self._of_label(source.with_suffix(f".{label}"), label)
+        else:
+            yield from _from_rows(read_json_lines(source, self.encoding), str(source))
+
+    def _with_categories(self, source: Path) -> Iterator[Example]:
+        categories = source.with_name(source.name.removesuffix(TOKENISED) + ".cat")
+        labels = [(number, line.strip()) for number, line in read_lines(categories, self.encoding)]
+        while labels and not labels[-1][1]:
+            labels.pop()
+        line = 0
+        for line, text in read_lines(source, self.encoding):
+            if line > len(labels):
+                if text.strip():
+                    raise UserError(
+                        f"{source}:{line}: no label for this review: {categories} has "
+                        f"{len(labels)} labels; expected one for every line."
+                    )
+                continue
+            label = labels[line - 1][1]
+            if label not in _CATEGORIES:
+                raise UserError(
+                    f"{categories}:{line}: expected 1 (negative) or 2 (positive), found {label!r}."
+                )
+            yield Example(text, _CATEGORIES[label], str(source), line)
+        if line < len(labels):
+            raise UserError(
+                f"{categories}:{line + 1}: no review for this label: {source} has {line} lines; "
+                "expected one for every label."
+            )
+
+    def _of_label(self, file: Path, label: str) -> Iterator[Example]:
+        for number, line in read_lines(file, self.encoding):
+            yield Example(line, label, str(file), number)
+
+
+def _is_reviews(path: Path) -> bool:
+    return path.name.endswith(TOKENISED) or _may_lack_split(path)
+
+
+def _may_lack_split(path: Path) -> bool:
+    """Forms that are also given out in one piece; of a pair by label one file is enough."""
+    if path.suffix == ".negative":
+        return not path.with_suffix(".positive").exists()
+    return path.suffix == ".positive" or path.name.endswith(STAR_FILES)
+
+
+def _test_beside(train: Path) -> Path | None:
+    """The test file for a train file of another name: elec-test goes with elec-25k-train."""
+    tests = [
+        file
+        for file in sorted(train.parent.iterdir())
+        if file.name.endswith(TOKENISED) and (split_of(file.name) or ("",))[0] == "test"
+    ]
+    if len(tests) > 1:
+        raise UserError(
+            f"{train}: several test sets could go with it: {', '.join(map(str, tests))}; "
+            "keep one of them beside it."
+        )
+    return tests[0] if tests else None
+
+
+def _from_rows(rows: Iterable[tuple[int, dict[str, Any]]], file: str) -> Iterator[Example]:
+    for number, row in rows:
+        where = f"{file}:{number}"
+        text_column, label_column = _columns(row, where)
+        text = row.get(text_column) or ""
+        if not isinstance(text, str):
+            raise UserError(f"{where}: {text_column!r} is not text: {text!r}.")
+        value = row[label_column]
+        if (text_column, label_column) in STAR_COLUMNS:
+            label = _from_stars(value, f"{where}: {label_column!r}")
+        else:
+            label = _from_name(value, where)
+        if label is not None:
+            yield Example(text, label, file, number)
+
+
+def _columns(row: dict[str, Any], where: str) -> tuple[str, str]:
+    """The first known pair of columns; McAuley's sets leave out the text where it is empty."""
+    pairs = (*STAR_COLUMNS, *LABEL_COLUMNS)
+    for pair in pairs:
+        if pair[0] in row and pair[1] in row:
+            return pair
+    for pair in pairs[:2]:
+        if pair[1] in row:
+            return pair
+    raise UserError(
+        f"{where}: expected a review's text and stars ('reviewText' and 'overall') or 'text' and "
+        f"'label', found {', '.join(map(repr, row)) or 'nothing'}."
+    )
+
+
+def _from_stars(value: Any, where: str) -> str | None:
+    """1-2 negative, 4-5 positive, what is between is dropped."""
+    try:
+        stars = float(value)
+    except (TypeError, ValueError):
+        stars = math.nan
+    if not 1 <= stars <= 5:
+        raise UserError(f"{where}: expected 1 to 5 stars, found {value!r}.")
+    if 2 < stars < 4:
+        return None
+    return NEGATIVE if stars <= 2 else POSITIVE
+
+
+def _from_name(value: Any, where: str) -> str:
+    label = _NAMES.get(str(value).lower())
+    if label is None:
+        hint = " (-1 stands for a hidden label; use data with labels)" if value == -1 else ""
+        raise UserError(
+            f"{where}: expected the label 0 or 'negative', 1 or 'positive', found {value!r}{hint}."
+        )
+    return label
