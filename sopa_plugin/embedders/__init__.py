@@ -1,0 +1,8 @@
+"""Embedders: what turns token ids into vectors."""
+
+from __future__ import annotations
+
+from sopa_plugin.embedders.static import StaticEmbedder
+from sopa_plugin.embedders.token_embedder import TokenEmbedder
+
+__all__ = ["StaticEmbedder", "TokenEmbedder"]

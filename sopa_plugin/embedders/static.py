@@ -1,0 +1,176 @@
+"""One vector a word, whatever stands around it: GloVe, word2vec, or learned from scratch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin.embedders.token_embedder import TokenEmbedder
+from sopa_plugin.embedders.vectors import VectorFile
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import LocalPath
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_DIM = 300  # of the paper's GloVe 840B vectors
+
+
+@TokenEmbedder.register("static")
+class StaticEmbedder(TokenEmbedder):
+    """A table of word vectors, `weight [num_embeddings, embedding_dim]`.
+
+    Registered as `static`. The paper's v_x (Eq. 5) are GloVe vectors of unit length, never trained.
+    `[PAD]` and, by default, unknown words have the zero vector, as in the authors' released
+    implementation: a self-loop or main-path arc over them scores its bias alone.
+
+    Arguments:
+        num_embeddings: Number of words, special tokens included; handed over.
+        vectors: A file of word vectors as text (see `VectorFile`), or `hf://OWNER/NAME/FILE`; read
+            when the model is first built for training. null: random vectors.
+        member: The file within a zip archive that holds several.
+        embedding_dim: Dimension of the vectors; null takes the file's, or 300 without a file.
+        trainable: Whether the vectors are trained; null trains only random ones.
+        normalize: Scale each vector to unit length, as in the paper (trained vectors start so).
+        unknown: The vector of `[UNK]` and of words that the file lacks: `zero`, the `mean` of the
+            others, or `random` ones as long as the others (`[UNK]` and each word its own).
+
+    Raises:
+        ValueError: A size below 1.
+    """
+
+    handed_over: ClassVar[frozenset[str]] = frozenset({"num_embeddings"})
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        vectors: LocalPath | None = None,
+        member: str | None = None,
+        embedding_dim: int | None = None,
+        trainable: bool | None = None,
+        normalize: bool = True,
+        unknown: Literal["zero", "mean", "random"] = "zero",
+    ) -> None:
+        super().__init__()
+        for key, message in self.check_params({"embedding_dim": embedding_dim}):
+            raise ValueError(f"{key}: {message}")
+        self.trainable = _is_trainable(vectors, trainable)
+        self.normalize = normalize
+        self.unknown = unknown
+        start = torch.randn(num_embeddings, embedding_dim or DEFAULT_DIM)
+        start = functional.normalize(start, dim=1) if normalize else start
+        self.weight = nn.Parameter(start, requires_grad=self.trainable)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Vectors `[..., embedding_dim]` of `input_ids [...]`; the mask changes nothing."""
+        return functional.embedding(input_ids, self.weight)
+
+    def get_output_dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.weight.shape[1]
+
+    def train(self, mode: bool = True) -> Self:
+        """Switches to training or evaluation; frozen vectors stay frozen."""
+        if not self.trainable:
+            self.requires_grad_(False)
+        return super().train(mode)
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Problems with `embedding_dim`, and arguments that need a file where none is named."""
+        if (params.get("embedding_dim") or 1) < 1:
+            yield "embedding_dim", f"expected at least 1, found {params['embedding_dim']}"
+        if params.get("member") is not None and params.get("vectors") is None:
+            yield "member", "expected only together with `vectors`, an archive that holds it"
+
+    @classmethod
+    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
+        """The words of the file, if its vectors are frozen."""
+        vectors = params.get("vectors")
+        if vectors is not None and not _is_trainable(vectors, params.get("trainable")):
+            yield from VectorFile(vectors, params.get("member")).words()
+
+    @classmethod
+    def resolve(
+        cls, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+    ) -> dict[str, Any]:
+        """`params` without the file, with the sizes that come from the file and the tokenizer.
+
+        Raises:
+            UserError: The file cannot be read, or `embedding_dim` is not its dimension.
+        """
+        resolved = {key: each for key, each in params.items() if key not in ("vectors", "member")}
+        vectors, dim = params.get("vectors"), params.get("embedding_dim")
+        if vectors is not None:
+            file_dim = VectorFile(vectors, params.get("member")).dim
+            if dim not in (None, file_dim):
+                raise UserError(
+                    f"embedder.embedding_dim: expected {file_dim}, the dimension of {vectors}, "
+                    f"found {dim}; leave it out"
+                )
+            dim = file_dim
+        return resolved | {
+            "num_embeddings": len(tokenizer),
+            "embedding_dim": dim or DEFAULT_DIM,
+            "trainable": _is_trainable(vectors, params.get("trainable")),
+        }
+
+    @torch.no_grad()
+    def load_pretrained(
+        self, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        """Fills in the vectors of the file, if there is one, and those of unknown words.
+
+        Raises:
+            UserError: The file cannot be read, or has no word of the vocabulary.
+        """
+        special = set(tokenizer.all_special_ids)
+        rows = {word: row for word, row in tokenizer.get_vocab().items() if row not in special}
+        vectors = params.get("vectors")
+        known = list(rows.values())
+        if vectors is not None:
+            table, known = VectorFile(vectors, params.get("member")).read(rows, _folding(tokenizer))
+            self._check_found(vectors, len(known), len(rows))
+            self.weight[known] = torch.from_numpy(table[known]).to(self.weight)
+        lacking = torch.ones(len(self.weight), dtype=torch.bool)
+        lacking[known] = False
+        self.weight[lacking] = self._unknown_vectors(self.weight[~lacking], int(lacking.sum()))
+        if self.normalize:
+            self.weight.copy_(functional.normalize(self.weight, dim=1))
+        if tokenizer.pad_token_id is not None:
+            self.weight[tokenizer.pad_token_id] = 0
+
+    def _unknown_vectors(self, known: Tensor, count: int) -> Tensor:
+        """The vectors `[count, embedding_dim]` of what the file lacks."""
+        zero = known.new_zeros(count, known.shape[1])
+        if self.unknown == "zero" or not len(known):
+            return zero
+        if self.unknown == "mean":
+            return zero + known.mean(dim=0)
+        return torch.randn_like(zero) * known.square().mean().sqrt()
+
+    @staticmethod
+    def _check_found(vectors: str, found: int, words: int) -> None:
+        if words and not found:
+            raise UserError(
+                f"{vectors}: none of the {words} words of the vocabulary has a vector in this "
+                "file; is it of another language, or the text cased and the file lower-cased "
+                "(tokenizer.lowercase: true)?"
+            )
+        logger.info("%s: vectors for %d of %d words of the vocabulary", vectors, found, words)
+
+
+def _is_trainable(vectors: str | None, trainable: bool | None) -> bool:
+    """Random vectors are trained and a file's are not, if not said otherwise."""
+    return vectors is None if trainable is None else trainable
+
+
+def _folding(tokenizer: PreTrainedTokenizerBase) -> Any:
+    """What the tokenizer does to text before it splits it (lower-casing), if anything."""
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    return None if normalizer is None else normalizer.normalize_str
