@@ -138,11 +138,11 @@ class BestMatches(NamedTuple):
     scores: Tensor
     """Document scores `[B, K]`."""
     ends: Tensor
-    """Tokens of the document up to the match's end, int32 `[B, K]`; 0: it is empty; -1: no match."""
+    """Tokens up to the match's end, int32 `[B, K]`; 0: it is empty; -1: there is no match."""
     final: Tensor
     """Whether the match ends with an epsilon, uint8 `[B, K]`."""
     steps: Tensor
-    """How each state was reached at each token, uint8 `[M, S]` (`reference.SELF_LOOP`, `EPSILON`)."""
+    """How each state was reached at each token, uint8 `[M, S]`: `SELF_LOOP`, `EPSILON`."""
 
 
 def _call(
@@ -162,10 +162,10 @@ def _call(
         layout.empty_matches,
     )
     return _forward(
-        _in_full(scores),
+        at_least_float32(scores).contiguous(),
         index.long().contiguous(),
         offsets.long().contiguous(),
-        _in_full(epsilon),
+        at_least_float32(epsilon).contiguous(),
         semiring,
         layout.lengths,
         options,
@@ -173,10 +173,9 @@ def _call(
     )
 
 
-def _in_full(scores: Tensor) -> Tensor:
-    """Contiguous and at least in single precision."""
-    precise = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    return precise.contiguous()
+def at_least_float32(scores: Tensor) -> Tensor:
+    """`scores`, in float32 if they come in half precision."""
+    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
 
 
 def document_scores(
@@ -242,7 +241,10 @@ def end_scores(
     No gradient.
     """
     with torch.no_grad():
-        scores, epsilon = _in_full(scores), _in_full(epsilon)
+        scores, epsilon = (
+            at_least_float32(scores).contiguous(),
+            at_least_float32(epsilon).contiguous(),
+        )
         kernel = _kernel(semiring, scores)
         index, offsets = index.long().contiguous(), offsets.long().contiguous()
         if kernel is not None:

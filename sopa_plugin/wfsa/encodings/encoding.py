@@ -19,6 +19,9 @@ class ArcEncoding(Registrable):
 
     kind: ClassVar[str]
 
+    at_most_one: ClassVar[bool] = False
+    """Whether no score exceeds its semiring's `one`, so that no arc can better a path."""
+
     @classmethod
     def named(cls, name: str) -> ArcEncoding:
         """The registered encoding `name`."""

@@ -16,6 +16,7 @@ class LogSigmoid(ArcEncoding):
     """
 
     kind = "log_weight"
+    at_most_one = True
 
     def encode(self, raw: Tensor) -> Tensor:
         """-log(1 + exp(-raw))."""

@@ -15,6 +15,7 @@ class Positive(ArcEncoding):
     """
 
     kind = "truth"
+    at_most_one = True
 
     def encode(self, raw: Tensor) -> Tensor:
         """1.0 or 0.0."""

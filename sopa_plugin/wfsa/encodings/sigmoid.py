@@ -16,6 +16,7 @@ class Sigmoid(ArcEncoding):
     """
 
     kind = "weight"
+    at_most_one = True
 
     def encode(self, raw: Tensor) -> Tensor:
         """1 / (1 + exp(-raw))."""

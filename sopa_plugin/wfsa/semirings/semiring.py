@@ -35,7 +35,7 @@ class Semiring(Registrable):
     """The encoding used where none is named."""
 
     selects: ClassVar[bool] = False
-    """Whether `plus` returns one of its operands, so that there is a best path; ties keep the first."""
+    """Whether `plus` returns one of its operands, the first of equals: there is a best path."""
 
     differentiable: ClassVar[bool] = True
     """Whether scores have gradients, so that patterns can be trained."""

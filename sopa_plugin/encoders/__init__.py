@@ -1,0 +1,16 @@
+"""Encoders of documents; importing the room registers them. Needs torch alone."""
+
+from __future__ import annotations
+
+from sopa_plugin.encoders.packing import Packed, pack, pad
+from sopa_plugin.encoders.seq2vec_encoder import PackedSeq2VecEncoder, Seq2VecEncoder
+from sopa_plugin.encoders.sopa import SopaEncoder
+
+__all__ = [
+    "Packed",
+    "PackedSeq2VecEncoder",
+    "Seq2VecEncoder",
+    "SopaEncoder",
+    "pack",
+    "pad",
+]

@@ -1,0 +1,86 @@
+"""From document scores to what the classifier sees."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from sopa_plugin.encoders.sopa_options import Normalization, Output
+from sopa_plugin.wfsa import Semiring
+
+
+class DocumentVector(nn.Module):
+    """Finite, well-scaled document vectors from the operator's document scores.
+
+    Where no match has an infinite score (log space, max-sum), each pattern has a learned value for
+    it, `no_match [K]`, which starts one unit below 0 for each arc of the main path: lower than
+    typical matches. It is put in before any normalization.
+
+    Arguments:
+        lengths: number of states of each pattern.
+        semiring: the registered name of the semiring.
+        output: `score`, or `log_score` where the semiring holds logarithms.
+        normalization: `none`; `layer`: over the patterns of a document; `batch`: over the documents
+            of a batch (their running mean and variance in evaluation, and for a batch of one).
+    """
+
+    def __init__(
+        self, lengths: tuple[int, ...], semiring: str, output: Output, normalization: Normalization
+    ) -> None:
+        super().__init__()
+        self.lengths = lengths
+        self.semiring = semiring
+        self.output = output
+        algebra = Semiring.named(semiring)
+        zero = torch.tensor(algebra.zero, device="cpu")  # also while building on meta
+        if math.isinf(zero if output == "log_score" else algebra.to_score(zero)):
+            self.no_match: nn.Parameter | None = nn.Parameter(torch.empty(len(lengths)))
+        else:
+            self.register_parameter("no_match", None)
+        norms = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
+        self.norm = norms[normalization](len(lengths))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets initial values."""
+        if self.no_match is not None:
+            with torch.no_grad():
+                self.no_match.copy_(1.0 - torch.tensor(self.lengths))
+        if not isinstance(self.norm, nn.Identity):
+            self.norm.reset_parameters()
+
+    def forward(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
+        """Document vectors `[B, K]` of type `dtype` from the operator's `scores [B, K]`."""
+        algebra = Semiring.named(self.semiring)
+        unmatched = scores == algebra.zero
+        # No gradient comes out of an infinity that is not there.
+        values = scores.masked_fill(unmatched, algebra.one)
+        if self.output == "score":
+            values = algebra.to_score(values)
+        if self.no_match is None:
+            absent = algebra.to_score(torch.full_like(scores, algebra.zero))
+        else:
+            absent = self.no_match.to(values.dtype).expand_as(values)
+        values = torch.where(unmatched, absent, values)
+        return self.norm(values.to(dtype))  # type: ignore[no-any-return]
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalization that takes a batch of one by its running statistics."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Normalized `values [B, K]`."""
+        if len(values) > 1 or not self.training:
+            return super().forward(values)
+        return nn.functional.batch_norm(
+            values,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            False,
+            0.0,
+            self.eps,
+        )
