@@ -13,7 +13,6 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
-from types import ModuleType
 
 from sopa_plugin.registry.problems import ConfigError
 
@@ -35,25 +34,13 @@ def import_plugins(packages: Sequence[str] = ()) -> None:
             _import_with_submodules(point.module)
             point.load()
         except Exception as error:
-            logger.warning(
-                "plugin '%s' (%s) is left out: %s: %s",
-                point.name,
-                point.value,
-                type(error).__name__,
-                error,
-            )
+            logger.warning("plugin '%s' (%s) is left out: %s", point.name, point.value, error)
         else:
             _remember(point.module)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for package in packages:
-        try:
-            _import_with_submodules(package)
-        except Exception as error:
-            raise ConfigError(
-                f"cannot import package '{package}': {type(error).__name__}: {error}; expected "
-                "an installed package or one in the current folder, by its dotted name"
-            ) from error
+        _import_with_submodules(package)
         _remember(package)
 
 
@@ -72,10 +59,15 @@ def _remember(package: str) -> None:
         _imported.append(package)
 
 
-def _import_with_submodules(name: str) -> ModuleType:
+def _import_with_submodules(name: str) -> None:
     importlib.invalidate_caches()  # the folder may be newer than the import system's listing
-    module = importlib.import_module(name)
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:  # a module may raise anything while it is imported
+        raise ConfigError(
+            f"cannot import '{name}': {type(error).__name__}: {error}; a plugin is an installed "
+            "package or one in the current folder, by its dotted name"
+        ) from error
     for child in pkgutil.iter_modules(getattr(module, "__path__", ())):
         if child.name != "__main__":
             _import_with_submodules(f"{name}.{child.name}")
-    return module

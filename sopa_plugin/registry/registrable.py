@@ -100,7 +100,7 @@ class Registrable:
         return sorted(choices(cls), key=lambda name: (name != cls.default_implementation, name))
 
     @classmethod
-    def from_params(cls, params: str | Mapping[str, Any], **handed_over: Any) -> Self:
+    def from_params(cls, params: str | Mapping[str, Any], /, **handed_over: Any) -> Self:
         """Checks `params` and builds the implementation they name; a string is its `type`.
 
         Raises `ConfigError` with every problem of `params`.
@@ -126,11 +126,9 @@ def is_base(kind: type) -> bool:
 
 
 def registration_of(kind: type) -> Registration:
-    """How `kind` itself is built: as it was registered, if it was."""
-    for registration in choices(kind).values():
-        if registration.target is kind:
-            return registration
-    return Registration("", kind)
+    """How `kind` itself is built: as it was registered, if it was; by its `__init__` first."""
+    own = [each for each in choices(kind).values() if each.target is kind]
+    return min(own, key=lambda each: each.constructor or "", default=Registration("", kind))
 
 
 def lookup(kind: type, name: str, path: str) -> Registration | Problem:

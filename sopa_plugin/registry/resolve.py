@@ -83,18 +83,18 @@ def _mismatch(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node
 def _fits_without_quotes(hint: Any, value: str) -> bool:
     if not any(each in (int, float, bool) for each in hints.members(hint)):
         return False
-    return not isinstance(_resolve_text(hint, value), Problem)
+    return _resolve_text(hint, value) is not None
 
 
-def _resolve_text(hint: Any, text: str) -> Node | Problem:
-    """The node for a JSON value written as a string."""
+def _resolve_text(hint: Any, text: str) -> Node | None:
+    """The node for a number or truth value that is written as a string; None if it is none."""
     try:
         value = json.loads(text)
     except ValueError:
-        value = text
+        return None
     problems: list[Problem] = []
-    node = resolve(hint, value, "", problems)
-    return problems[0] if problems else node
+    node = None if isinstance(value, str) else resolve(hint, value, "", problems)
+    return None if problems else node
 
 
 def _union(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
@@ -165,24 +165,23 @@ def _table(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
     table: dict[Any, Node] = {}
     for key, item in value.items():
         where = join(path, key)
-        converted = _key(key_hint, key)
-        if isinstance(converted, Problem):
+        node = _key(key_hint, key)
+        if node is None:
             problems.append(Problem(where, "wrong key", hints.describe(key_hint), found(key)))
-        elif converted in table:
+        elif node.build() in table:
             problems.append(Problem(where, "key given twice", found=found(key)))
         else:
-            table[converted] = resolve(item_hint, item, where, problems)
+            table[node.build()] = resolve(item_hint, item, where, problems)
     return Table(table)
 
 
-def _key(hint: Any, key: Any) -> Any:
+def _key(hint: Any, key: Any) -> Node | None:
     """A key, converted to its hint: JSON has only strings for keys ("6" is 6)."""
     problems: list[Problem] = []
     node = resolve(hint, key, "", problems)
-    if problems and isinstance(key, str):
-        text = _resolve_text(hint, key)
-        return text if isinstance(text, Problem) else text.build()
-    return problems[0] if problems else node.build()
+    if not problems:
+        return node
+    return _resolve_text(hint, key) if isinstance(key, str) else None
 
 
 def _part(kind: type, value: Any, path: str, problems: list[Problem]) -> Node:
