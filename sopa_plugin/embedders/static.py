@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -73,12 +73,6 @@ class StaticEmbedder(TokenEmbedder):
     def get_output_dim(self) -> int:
         """Dimension of the vectors."""
         return self.weight.shape[1]
-
-    def train(self, mode: bool = True) -> Self:
-        """Switches to training or evaluation; frozen vectors stay frozen."""
-        if not self.trainable:
-            self.requires_grad_(False)
-        return super().train(mode)
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

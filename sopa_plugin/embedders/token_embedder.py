@@ -23,9 +23,8 @@ class TokenEmbedder(nn.Module, Registrable):
     """Whether a token's vector depends on the tokens around it."""
 
     trainable: bool
-    """Whether its weights are trained; if not, the same token (or document) has the same vectors
-    for good. Frozen weights are parameters that need no gradient, so that they are saved and
-    counted, and `train` and `eval` freeze them again: `from_pretrained` makes all need one."""
+    """Whether its weights are trained. If not, they need no gradient, and the same token (or the
+    same document, where `contextual`) has the same vectors for good, in training too."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Vectors `[batch, tokens, dim]` of `input_ids [batch, tokens]`.

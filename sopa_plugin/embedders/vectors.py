@@ -17,6 +17,7 @@ from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from sopa_plugin.embedders.hub import HUB_HELP
 from sopa_plugin.errors import UserError
 
 HUB = "hf://"
@@ -237,7 +238,5 @@ def _from_hub(path: str) -> str:
         return hf_hub_download("/".join(parts[:2]), parts[2])
     except Exception as error:  # whatever the Hub's client and the network raise
         raise UserError(
-            f"{path}: not to be had from the Hugging Face Hub, which must be in reach "
-            "(HF_HUB_OFFLINE unset, HF_TOKEN set for private files, HF_ENDPOINT for a mirror) or "
-            f"the file in its cache (HF_HOME); or give a local file. Found: {error}"
+            f"{path}: no such file in reach. {HUB_HELP}, or give a local file. Found: {error}"
         ) from error
