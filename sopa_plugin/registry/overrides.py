@@ -95,11 +95,16 @@ def _put(hint: Any, old: Any, keys: tuple[str, ...], value: Any, path: str) -> A
     if hints.is_part(get_origin(member) or member):
         return _put_argument(get_origin(member) or member, old, keys, value, path)
     if member is None or not isinstance(old, Mapping | None):
-        raise _Refused(Problem(join(path, keys[0]), f"{path} has no keys", found=found(old)))
+        raise _Refused(_no_keys(old, keys[0], path))
     table = dict(old or {})
     key = next((each for each in table if str(each) == keys[0]), keys[0])
     item_hint = (get_args(member) or (Any, Any))[1]
     return table | {key: _put(item_hint, table.get(key), keys[1:], value, join(path, key))}
+
+
+def _no_keys(old: Any, key: str, path: str) -> Problem:
+    what = f"{path or 'the config'} has no keys"
+    return Problem(join(path, key), what, f"{path}=... to replace it", found(old))
 
 
 def _member(hint: Any, old: Any, key: str) -> Any:
@@ -129,6 +134,8 @@ def _params(config: Any) -> dict[str, Any]:
 
 def _put_argument(kind: type, old: Any, keys: tuple[str, ...], value: Any, path: str) -> Any:
     key, rest = keys[0], keys[1:]
+    if not isinstance(old, Mapping | None | (str if issubclass(kind, Registrable) else None)):
+        raise _Refused(_no_keys(old, key, path))
     if key == "type" and not rest and takes_type(kind):
         return _retype(kind, old, value, path)
     params = _params(old)
@@ -168,7 +175,7 @@ def _replace(hint: Any, old: Any, value: Any, path: str) -> Any:
             if isinstance(value, str):
                 return _retype(kind, old, value, path)
             if isinstance(value, Mapping) and isinstance(value.get("type"), str):
-                return _retype(kind, old, value["type"], path) and value
+                _retype(kind, old, value["type"], path)  # says what is dropped
     return value
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sopa_plugin.errors import UserError
@@ -285,6 +285,7 @@ class TestFillDefaults:
         ENCODERS,
         st.none() | st.just("adam") | st.fixed_dictionaries({}, optional={"lr": st.floats(0, 1)}),
     )
+    @settings(deadline=None)  # a busy machine is no failure
     def test_filling_in_twice_changes_nothing_and_builds_the_same(self, encoder, optimizer) -> None:
         config = {"reader": {}, "encoder": encoder}
         config |= {} if optimizer is None else {"optimizer": optimizer}

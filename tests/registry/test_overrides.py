@@ -185,6 +185,12 @@ class TestRefused:
             "name",
         ]
 
+    @pytest.mark.parametrize("wrong", [3, ["cnn"]])
+    def test_a_part_that_is_no_object_is_not_papered_over(self, wrong) -> None:
+        with pytest.raises(ConfigError) as caught:
+            apply_overrides(Experiment, {"encoder": wrong}, ["encoder.dropout=0.5"])
+        assert [each.path for each in caught.value.problems] == ["encoder.dropout", "encoder"]
+
     def test_keys_of_an_unknown_type_wait_for_the_check(self) -> None:
         config = apply_overrides(Experiment, {"encoder": "snn"}, ["encoder.num_filters=5"])
         assert [each.path for each in check(Experiment, config)] == ["encoder.type"]

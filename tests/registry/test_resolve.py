@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, TypeVar
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sopa_plugin.registry import ConfigError, Registrable, build, check, fill_defaults
@@ -231,6 +231,7 @@ HINTS = st.sampled_from([hint for hint, _, _ in FITS if hint not in (Any, object
 
 
 @given(HINTS, JSON)
+@settings(deadline=None)  # a busy machine is no failure
 def test_check_is_silent_exactly_where_build_succeeds(hint: Any, value: Any) -> None:
     problems = check(hint, value)
     if problems:
