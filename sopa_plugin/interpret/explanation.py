@@ -1,0 +1,74 @@
+"""What every explanation can do: become a dictionary, text, a page or a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.render.page import fragment, page
+
+
+class Explanation:
+    """Something read from a model, shown in the form that its reader needs.
+
+    Pages and pictures are static and whole in themselves: one file, no script, no request.
+    In a notebook an explanation shows itself; `save` picks the form by the file's suffix.
+    """
+
+    title: ClassVar[str] = "Explanation"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as plain values that JSON can hold."""
+        raise NotImplementedError
+
+    def to_text(self, color: bool = False) -> str:
+        """The explanation for a terminal, with ANSI colours where `color`."""
+        raise NotImplementedError
+
+    def html_body(self) -> str:
+        """The explanation as HTML elements, without page and style."""
+        raise NotImplementedError
+
+    def to_svg(self) -> str:
+        """The explanation as one SVG picture."""
+        raise UserError(f"{type(self).__name__} is not one picture: choose text, json or html")
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The explanation as JSON; a score that is no number (an unmatched pattern) is null."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
+
+    def to_html(self) -> str:
+        """The explanation as a page of its own."""
+        return page(self.title, self.html_body())
+
+    def _repr_html_(self) -> str:
+        return fragment(self.html_body())
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def render(self, form: str, color: bool = False) -> str:
+        """The explanation as `form`: text, json, html or svg.
+
+        Raises:
+            UserError: There is no such form.
+        """
+        match form:
+            case "text":
+                return self.to_text(color) + "\n"
+            case "json":
+                return self.to_json() + "\n"
+            case "html":
+                return self.to_html()
+            case "svg":
+                return self.to_svg()
+        raise UserError(f"expected text, json, html or svg, found {form!r}")
+
+    def save(self, path: str | Path) -> None:
+        """Writes the explanation to `path`: .html, .svg, .json, anything else as text."""
+        path = Path(path)
+        form = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json"}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.render(form.get(path.suffix.lower(), "text")), encoding="utf-8")

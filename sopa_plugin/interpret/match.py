@@ -1,0 +1,129 @@
+"""One match of one pattern, aligned: which word each state consumed and where epsilons were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+def pattern_names(lengths: Sequence[int]) -> tuple[str, ...]:
+    """The name of each pattern: its number of states and its rank among those, `5-3` the third."""
+    seen: dict[int, int] = {}
+    names = []
+    for length in lengths:
+        seen[length] = seen.get(length, 0) + 1
+        names.append(f"{length}-{seen[length]}")
+    return tuple(names)
+
+
+def finite(score: float) -> float | None:
+    """`score` for JSON, which has no infinities: None where there is no match."""
+    return score if math.isfinite(score) else None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One arc taken.
+
+    `arc` is "main", "loop" or "epsilon", `state` the state that the arc leaves, `score` the arc's
+    score as the semiring multiplies it (a log where it adds). `token` and its `position` in the
+    document are None for an epsilon.
+    """
+
+    arc: str
+    state: int
+    score: float
+    position: int | None = None
+    token: str | None = None
+
+    @property
+    def reaches(self) -> int:
+        """The state that the arc leads to."""
+        return self.state if self.arc == "loop" else self.state + 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as plain values."""
+        values: dict[str, Any] = {"arc": self.arc, "state": self.state, "score": self.score}
+        if self.arc != "epsilon":
+            values |= {"position": self.position, "token": self.token}
+        return values
+
+
+@dataclass(frozen=True)
+class StateColumn:
+    """What one state holds in a match: the word (or epsilon) that led to it, then its loop words."""
+
+    state: int
+    word: str | None
+    epsilon: bool
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Match:
+    """The best path of one pattern that ends at one token of one document.
+
+    Arguments:
+        pattern: the pattern's name.
+        num_states: the pattern's number of states.
+        score: the match's score, as the operator gives it.
+        document: the document's number in its data set.
+        start, end: the tokens matched, `start <= position < end`.
+        steps: the arcs taken, in order.
+        count: how often the phrase was met (see `top_matches`).
+    """
+
+    pattern: str
+    num_states: int
+    score: float
+    document: int
+    start: int
+    end: int
+    steps: tuple[Step, ...]
+    count: int = 1
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The words matched."""
+        return tuple(step.token for step in self.steps if step.token is not None)
+
+    @property
+    def phrase(self) -> str:
+        """The words matched, blanks between."""
+        return " ".join(self.tokens)
+
+    def columns(self) -> tuple[StateColumn, ...]:
+        """The match by state, the columns of the paper's Table "Highest Scoring Phrases".
+
+        One column a state from 1 to END; a column for START comes first where its loop was taken.
+        """
+        words: dict[int, str | None] = {}
+        epsilons: set[int] = set()
+        loops: dict[int, list[str]] = {}
+        for step in self.steps:
+            if step.arc == "loop":
+                loops.setdefault(step.reaches, []).append(step.token or "")
+            else:
+                words[step.reaches] = step.token
+                if step.arc == "epsilon":
+                    epsilons.add(step.reaches)
+        first = 0 if 0 in loops else 1
+        return tuple(
+            StateColumn(state, words.get(state), state in epsilons, tuple(loops.get(state, ())))
+            for state in range(first, self.num_states)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The match as plain values."""
+        return {
+            "pattern": self.pattern,
+            "score": finite(self.score),
+            "phrase": self.phrase,
+            "document": self.document,
+            "start": self.start,
+            "end": self.end,
+            "count": self.count,
+            "steps": [step.to_dict() for step in self.steps],
+        }

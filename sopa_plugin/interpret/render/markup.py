@@ -1,0 +1,109 @@
+"""HTML and SVG elements as text, escaped; how wide a text will be; how numbers are written."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from html import escape
+
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NARROW = frozenset("iljtfrI.,;:'`|!()[]{}/\\\" -")
+_WIDE = frozenset("mwMW@%&—▲▼∗↻")
+
+
+def clean(text: str) -> str:
+    """`text` escaped for HTML and XML; what no XML file may hold becomes U+FFFD."""
+    return escape(_FORBIDDEN.sub("\ufffd", text))
+
+
+def tag(name: str, /, *children: str, **attributes: object) -> str:
+    """One element. `children` are elements or escaped text; a trailing `_` leaves a name (`class_`).
+
+    `_` within an attribute's name stands for `-`; an attribute that is None is left out.
+    """
+    written = "".join(
+        f' {_attribute(key)}="{clean(_plain(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if not children:
+        return f"<{name}{written}/>" if name in _VOID else f"<{name}{written}></{name}>"
+    return f"<{name}{written}>{''.join(children)}</{name}>"
+
+
+_VOID = frozenset(
+    {"rect", "line", "circle", "path", "polygon", "ellipse", "br", "hr", "meta", "col"}
+)
+
+
+def _attribute(key: str) -> str:
+    return key.rstrip("_").replace("_", "-") if key not in _CAMEL else _CAMEL[key]
+
+
+_CAMEL = {"text_length": "textLength", "length_adjust": "lengthAdjust", "view_box": "viewBox"}
+
+
+def _plain(value: object) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide `text` is in a sans-serif face of `size` pixels."""
+    joined = [False, *(character == "\u200d" for character in text)]
+    pairs = zip(text, joined, strict=False)
+    return size * sum(0.0 if after_joiner else _em(character) for character, after_joiner in pairs)
+
+
+def _em(character: str) -> float:
+    if character in _NARROW:
+        return 0.34
+    if character in _WIDE:
+        return 0.88
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Mn"):
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.25 if unicodedata.category(character) == "So" else 1.02
+    return 0.68 if character.isupper() else 0.57
+
+
+def shorten(text: str, width: int) -> str:
+    """`text`, cut to `width` characters with an ellipsis where it is longer."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def is_right_to_left(text: str) -> bool:
+    """Whether the first letter with a direction runs from right to left."""
+    for character in text:
+        direction = unicodedata.bidirectional(character)
+        if direction in ("L", "R", "AL"):
+            return direction != "L"
+    return False
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits and a true minus; `–` for no match."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """`value` with its sign and two decimals."""
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """`share` in per cent, one decimal below ten."""
+    value = 100 * share
+    return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"
+
+
+def mark(value: float) -> str:
+    """The mark that stands beside the colour: for ▲, against ▼, neither ·."""
+    return "▲" if value > 0 else "▼" if value < 0 else "·"
+
+
+def side(value: float) -> str:
+    """The class of elements whose colour tells the sign of `value`."""
+    return "for" if value > 0 else "against" if value < 0 else "neither"
