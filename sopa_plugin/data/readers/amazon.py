@@ -62,7 +62,7 @@ class AmazonReader(DatasetReader):
     default: the published JSON lines have some.
     """
 
-    title = "Amazon review"
+    title = "Amazon reviews"
     env_variable = "SOPA_AMAZON"
     default_dev_size = 0.2
     default_test_size = 0.5
@@ -160,7 +160,7 @@ def _test_beside(train: Path) -> Path | None:
     tests = [
         file
         for file in sorted(train.parent.iterdir())
-        if file.name.endswith(TOKENISED) and (split_of(file.name) or ("",))[0] == "test"
+        if file.name.endswith(TOKENISED) and split_of(file.name) == "test"
     ]
     if len(tests) > 1:
         raise UserError(

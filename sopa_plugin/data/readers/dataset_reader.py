@@ -115,8 +115,7 @@ class DatasetReader(ABC, Registrable):
         for split, examples in splits.items():
             if not examples:
                 raise UserError(
-                    f"{sources[split]}: no {split} examples in it; expected at least one "
-                    f"{self.title}."
+                    f"{sources[split]}: no {split} examples in it; expected {self.title}."
                 )
         splits = self._with_held_out_sets(splits)
         train = splits["train"]
@@ -139,7 +138,7 @@ class DatasetReader(ABC, Registrable):
         source = self._source(Path(path))
         examples = self.map_labels({"test": self._load(source)})["test"]
         if not examples:
-            raise UserError(f"{source}: no examples in it; expected at least one {self.title}.")
+            raise UserError(f"{source}: no examples in it; expected {self.title}.")
         names = class_names or self.class_names(examples, source)
         for example in examples:
             if example.label not in names:

@@ -47,7 +47,7 @@ class RocReader(DatasetReader):
     The other arguments are those of `DatasetReader`.
     """
 
-    title = "ROC story ending"
+    title = "ROC story endings"
     env_variable = "SOPA_ROC"
     known_class_names = (WRONG, RIGHT)
 

@@ -19,7 +19,7 @@ Wanted = Callable[[Path], bool]
 
 @dataclass
 class Form:
-    """One data set: files whose names differ in the word for the split only.
+    """One data set: files whose names differ in the word for the split and the suffix only.
 
     Attributes:
         choice: what a user writes as path to get this one.
@@ -39,12 +39,10 @@ def canonical_split(word: str) -> str:
     return lower
 
 
-def split_of(name: str) -> tuple[str, str] | None:
-    """(`train`, `dev` or `test`, the name without that word), if the name has exactly one."""
+def split_of(name: str) -> str | None:
+    """`train`, `dev` or `test`, if the name has exactly one word for one of them."""
     words = _SPLIT_WORD.findall(name)
-    if len(words) != 1:
-        return None
-    return canonical_split(words[0]), _SPLIT_WORD.sub("", name)
+    return canonical_split(words[0]) if len(words) == 1 else None
 
 
 def find_forms(folder: Path, wanted: Wanted, may_lack_split: Wanted | None = None) -> list[Form]:
@@ -52,23 +50,27 @@ def find_forms(folder: Path, wanted: Wanted, may_lack_split: Wanted | None = Non
 
     A file with no split in its name is a data set of its own where `may_lack_split` says so.
     """
-    groups: dict[str, dict[str, Path]] = defaultdict(dict)
+    groups: dict[tuple[str, ...], dict[str, Path]] = defaultdict(dict)
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not wanted(path):
             continue
-        found = split_of(path.name)
-        if found is None:
+        split = split_of(path.name)
+        if split is None:
             if may_lack_split and may_lack_split(path) and not _SPLIT_WORD.search(path.name):
-                groups[path.name]["train"] = path
+                groups[(path.name,)]["train"] = path
             continue
-        split, rest = found
+        rest = _name_without_split(path.name)
         if split in groups[rest]:
             raise UserError(
                 f"{folder}: both {groups[rest][split].name} and {path.name} could be the {split} "
-                "set; keep one of them."
+                "set; keep one of them there."
             )
         groups[rest][split] = path
-    return [Form(_choice(files["train"]), files) for files in groups.values() if "train" in files]
+    return [
+        Form(_choice(files["train"]), {split: files[split] for split in SPLITS if split in files})
+        for files in groups.values()
+        if "train" in files
+    ]
 
 
 def choose_form(path: Path, forms: Iterable[Form], expected: str) -> Form:
@@ -102,6 +104,12 @@ def forms_at(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None) -
     if exact or path.is_file():
         return exact
     return [form for form in forms if form.files["train"].name.startswith(path.name)]
+
+
+def _name_without_split(name: str) -> tuple[str, ...]:
+    """What the files of one data set share: train.csv and test.tsv.gz belong together."""
+    before, _, after = _SPLIT_WORD.split(name, maxsplit=1)
+    return before, after.removesuffix(".gz").rpartition(".")[0]
 
 
 def _choice(train: Path) -> Path:

@@ -48,7 +48,7 @@ class SstReader(DatasetReader):
     The other arguments are those of `DatasetReader`.
     """
 
-    title = "Stanford Sentiment Treebank sentence"
+    title = "Stanford Sentiment Treebank sentences"
     env_variable = "SOPA_SST"
 
     def __init__(

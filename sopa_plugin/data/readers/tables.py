@@ -59,12 +59,12 @@ def read_table_folder(path: Path) -> dict[str, Table]:
         return {str(split): Table(f"{path}[{split}]", data) for split, data in stored.items()}
     shards: dict[str, list[Path]] = defaultdict(list)
     for file in _parquet_files(path):
-        found = split_of(file.name)
-        if found is None:
+        split = split_of(file.name)
+        if split is None:
             raise UserError(
                 f"{file}: its name says no split; expected train, dev, validation or test in it."
             )
-        shards[found[0]].append(file)
+        shards[split].append(file)
     return {split: read_parquet(*files) for split, files in shards.items()}
 
 

@@ -52,7 +52,7 @@ class TextReader(DatasetReader):
     The other arguments are those of `DatasetReader`.
     """
 
-    title = "labelled text"
+    title = "labelled texts"
     default_dev_size = 0.1
 
     def __init__(

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sopa_plugin.data.readers.files import read_json_lines, read_lines, read_table
+from sopa_plugin.errors import UserError
+
+
+def save(folder: Path, content: bytes, name: str = "data.txt") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "separator", ["\u2028", "\u0085", "\x0c", "\x0b", "\x1c", "\r", "\u00a0"], ids=ascii
+)
+def test_a_line_ends_at_a_newline_only(tmp_path: Path, separator: str) -> None:
+    path = save(tmp_path, f"one{separator}two\nthree".encode())
+    assert list(read_lines(path)) == [(1, f"one{separator}two"), (2, "three")]
+
+
+def test_carriage_returns_and_byte_order_mark_are_dropped(tmp_path: Path) -> None:
+    path = save(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n\r\nfour")
+    assert list(read_lines(path)) == [(1, "one"), (2, "two"), (3, ""), (4, "four")]
+
+
+def test_a_line_of_14_kb_stays_whole(tmp_path: Path) -> None:
+    line = "word " * 2_900
+    assert list(read_lines(save(tmp_path, line.encode()))) == [(1, line)]
+
+
+def test_bytes_of_another_encoding_are_an_error_with_their_line(tmp_path: Path) -> None:
+    path = save(tmp_path, "fine\ncafé\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"data\.txt:2: byte 0xe9 is not utf-8; set `encoding`"):
+        list(read_lines(path))
+    assert list(read_lines(path, "latin-1")) == [(1, "fine"), (2, "café")]
+
+
+def test_other_encodings(tmp_path: Path) -> None:
+    path = save(tmp_path, "ein\nzwei ü".encode("utf-16"))
+    assert list(read_lines(path, "utf-16")) == [(1, "ein"), (2, "zwei ü")]
+    with pytest.raises(UserError, match="'utf-9' is not known"):
+        list(read_lines(path, "utf-9"))
+
+
+def test_gzip(tmp_path: Path) -> None:
+    path = save(tmp_path, gzip.compress(b"eins\nzwei"), "data.txt.gz")
+    assert list(read_lines(path)) == [(1, "eins"), (2, "zwei")]
+    for broken in (b"not gzip", path.read_bytes()[:-4]):
+        with pytest.raises(UserError, match=r"data\.txt\.gz: cannot be read"):
+            list(read_lines(save(tmp_path, broken, "data.txt.gz")))
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nothing: cannot be read \(No such file"):
+        list(read_lines(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="cannot be read"):
+        list(read_lines(tmp_path))
+
+
+def test_comma_separated_cells_stay_text(tmp_path: Path) -> None:
+    content = (
+        'text,label\r\n"one, ""two""\r\nthree",0\r\nNA,1\r\nnull,0\r\n\r\n1.50,1\r\nsay "so",0\r\n'
+    )
+    path = save(tmp_path, content.encode(), "data.csv")
+    assert list(read_table(path, ",")) == [
+        (2, {"text": 'one, "two"\nthree', "label": "0"}),
+        (4, {"text": "NA", "label": "1"}),
+        (5, {"text": "null", "label": "0"}),
+        (7, {"text": "1.50", "label": "1"}),
+        (8, {"text": 'say "so"', "label": "0"}),
+    ]
+
+
+def test_a_cell_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
+    text = "word " * 40_000
+    path = save(tmp_path, f'text,label\n"{text}",1\n'.encode(), "data.csv")
+    assert list(read_table(path, ",")) == [(2, {"text": text, "label": "1"})]
+
+
+def test_bare_quotes_in_tab_separated_text(tmp_path: Path) -> None:
+    path = save(tmp_path, b'text\tlabel\n"so\t1\n6" screen\t0\n', "data.tsv")
+    assert [row["text"] for _, row in read_table(path, "\t")] == ['"so', '6" screen']
+
+
+def test_tables_without_a_header(tmp_path: Path) -> None:
+    path = save(tmp_path, b"3,good\n1,bad\n")
+    rows = list(read_table(path, ",", column_names=["label", "text"]))
+    assert rows == [(1, {"label": "3", "text": "good"}), (2, {"label": "1", "text": "bad"})]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty; expected a header row"),
+        (b"text,label\na,1\nb,c,1\n", r":3: expected 2 cells \(text, label\), found 3"),
+        (b'text,label\na,1\n"b,1\nc,1\n', ":3: not a comma-separated row"),
+        (b"text,text\na,1\n", "two columns have the same name: text"),
+    ],
+)
+def test_faulty_tables(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        list(read_table(save(tmp_path, content), ","))
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    path = save(tmp_path, '{"text": "a\u2028b"}\r\n\n{"text": "NA"}'.encode())
+    assert list(read_json_lines(path)) == [(1, {"text": "a\u2028b"}), (3, {"text": "NA"})]
+    for content in (b'{"a": 1}\n{"a": \n', b'{"a": 1}\n[1]\n'):
+        with pytest.raises(UserError, match=":2: expected one JSON object a line"):
+            list(read_json_lines(save(tmp_path, content)))
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))))
+def test_lines_come_back_as_written(tmp_path_factory: pytest.TempPathFactory, lines: list) -> None:
+    path = save(tmp_path_factory.mktemp("lines"), "".join(f"{line}\r\n" for line in lines).encode())
+    first = [
+        line.removeprefix("\ufeff") if number == 0 else line for number, line in enumerate(lines)
+    ]
+    assert [line for _, line in read_lines(path)] == first
