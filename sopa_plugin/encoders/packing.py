@@ -34,7 +34,7 @@ def pack(tokens: Tensor, mask: Tensor) -> Packed:
 
 
 def pad(packed: Packed) -> tuple[Tensor, Tensor]:
-    """The padded batch `[batch, tokens, dim]` and its mask `[batch, tokens]`; at least one token wide."""
+    """The padded batch `[batch, tokens, dim]`, one token wide at least, and its mask."""
     rows, index, offsets = packed
     lengths = offsets.diff()
     width = max(int(lengths.max()), 1) if len(lengths) else 1

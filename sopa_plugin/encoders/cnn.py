@@ -1,0 +1,100 @@
+"""A convolution with max-pooling: the paper's CNN baseline, and SoPa's special case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sopa_plugin.encoders.packing import pack, pad
+from sopa_plugin.encoders.seq2vec_encoder import Seq2VecEncoder
+
+
+@Seq2VecEncoder.register("cnn")
+class CnnEncoder(Seq2VecEncoder):
+    """One layer of filters over windows of words, max-pooled over the document (section 5).
+
+    Registered as `cnn`. A filter of window w is a soft pattern of w + 1 states without self-loops
+    and epsilons, in max-sum with identity (section 4): the best of its windows counts, and only
+    then ReLU is taken. As with patterns, a document shorter than the window is unmatched and
+    scores 0; nothing is padded.
+
+    Arguments:
+        input_dim: Dimension of the token vectors; handed over.
+        num_filters: Filters of each window size; the paper tries 50, 100 and 200.
+        window_sizes: How many words a filter sees; the paper tries 4, 5 and 6, one at a time.
+        dropout: Probability with which a number of the document vector is dropped in training.
+
+    Raises:
+        ValueError: A count or size below 1, no window size, one given twice, or a dropout outside
+            0 <= dropout < 1.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        num_filters: int = 100,
+        window_sizes: tuple[int, ...] = (4,),
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for key, message in self.check_params(
+            {"num_filters": num_filters, "window_sizes": window_sizes, "dropout": dropout}
+        ):
+            raise ValueError(f"{key}: {message}")
+        self.input_dim = input_dim
+        self.num_filters = num_filters
+        self.window_sizes = window_sizes
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(input_dim, num_filters, window) for window in window_sizes
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Document vectors `[batch, len(window_sizes) * num_filters]`, filters of a size together.
+
+        `tokens [batch, tokens, input_dim]`, `mask [batch, tokens]`.
+        """
+        tokens, mask = pad(pack(tokens, mask))
+        # shape: [batch, input_dim, tokens]
+        columns = tokens.transpose(1, 2)
+        lengths = mask.sum(dim=1)
+        pooled = []
+        for window, convolution in zip(self.window_sizes, self.convolutions, strict=True):
+            # shape: [batch, num_filters, tokens], one window starting at each token
+            scores = convolution(functional.pad(columns, (0, window - 1)))
+            pooled.append(_best(scores, lengths - window))
+        document: Tensor = self.dropout(torch.cat(pooled, dim=1).relu())
+        return document
+
+    def get_input_dim(self) -> int:
+        """Dimension of the token vectors."""
+        return self.input_dim
+
+    def get_output_dim(self) -> int:
+        """Number of filters of all window sizes."""
+        return self.num_filters * len(self.convolutions)
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Problems with the values of `num_filters`, `window_sizes` and `dropout`."""
+        if params.get("num_filters", 1) < 1:
+            yield "num_filters", f"expected at least 1, found {params['num_filters']}"
+        windows = list(params.get("window_sizes", (1,)))
+        if not windows or min(windows) < 1 or len(set(windows)) < len(windows):
+            yield "window_sizes", f"expected different sizes of at least 1, found {windows}"
+        if not 0 <= params.get("dropout", 0) < 1:
+            yield "dropout", f"expected 0 <= dropout < 1, found {params['dropout']}"
+
+
+def _best(scores: Tensor, last: Tensor) -> Tensor:
+    """The best of `scores [batch, filters, starts]` up to start `last [batch]`, 0 if there is none.
+
+    Shape of the answer: `[batch, filters]`.
+    """
+    outside = torch.arange(scores.shape[2], device=scores.device) > last[:, None]
+    best = scores.masked_fill(outside[:, None], float("-inf")).max(dim=2).values
+    return best.masked_fill((last < 0)[:, None], 0.0)
