@@ -14,6 +14,8 @@ SPLITS = ("train", "dev", "test")
 _SPLIT_WORD = re.compile(
     r"(?<![a-z])(train(?:ing)?|dev(?:elopment)?|val(?:id|idation)?|test)(?![a-z])", re.IGNORECASE
 )
+# what `datasets` writes beside the data
+_NOTES = {"dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 Wanted = Callable[[Path], bool]
 
 
@@ -52,7 +54,7 @@ def find_forms(folder: Path, wanted: Wanted, may_lack_split: Wanted | None = Non
     """
     groups: dict[tuple[str, ...], dict[str, Path]] = defaultdict(dict)
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or not wanted(path):
+        if path.name.startswith(".") or path.name in _NOTES or not wanted(path):
             continue
         split = split_of(path.name)
         if split is None:

@@ -1,0 +1,152 @@
+"""What all readers share, seen through the `text` and `sst` readers."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sopa_plugin.data.readers import DatasetReader, SstReader, TextReader
+from sopa_plugin.errors import UserError
+
+Write = Callable[..., Path]
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def folder(write: Write) -> str:
+    header = "text,label\n"
+    train = "".join(f"  Text {n}\tOf\u00a0Class  X ,{'x' if n % 4 else 'y'}\n" for n in range(200))
+    return str(write({"train.csv": header + train, "test.csv": header + "A b,x\nText 1,y\n"}))
+
+
+def texts(reader: DatasetReader, split: str = "train") -> list[str]:
+    return list(reader.read()[split]["text"])
+
+
+def test_every_reader_is_registered_with_the_shared_options() -> None:
+    assert DatasetReader.list_available() == ["amazon", "roc", "sst", "text"]
+    for name in DatasetReader.list_available():
+        options = {"lowercase": True, "max_tokens": 3, "max_train_examples": 4, "dev_size": 0.5}
+        options |= {"subsample_seed": 5, "test_size": 6, "split_seed": 7, "encoding": "latin-1"}
+        reader = DatasetReader.from_params(
+            {"type": name, "path": "x", "empty_text": "drop", **options}
+        )
+        assert {key: getattr(reader, key) for key in options} == options
+        assert reader.empty_text == "drop"
+
+
+def test_blanks_at_the_ends_case_and_length(folder: str) -> None:
+    assert "Text 1\tOf\u00a0Class  X" in texts(TextReader(folder))
+    assert "text 1\tof\u00a0class  x" in texts(TextReader(folder, lowercase=True))
+    assert "Text 1\tOf\u00a0Class" in texts(TextReader(folder, max_tokens=3))
+    assert texts(TextReader(folder, max_tokens=1), "test") == ["A", "Text"]
+
+
+def test_training_sets_of_several_sizes(folder: str) -> None:
+    small = TextReader(folder, max_train_examples=20, subsample_seed=3).read()
+    large = TextReader(folder, max_train_examples=60, subsample_seed=3).read()
+    other = TextReader(folder, max_train_examples=20, subsample_seed=4).read()
+    whole = TextReader(folder).read()
+    assert Counter(small["train"]["label"]) == {0: 15, 1: 5}
+    assert set(small["train"]["text"]) < set(large["train"]["text"]) < set(whole["train"]["text"])
+    assert set(small["train"]["text"]) != set(other["train"]["text"])
+    for loaded in (small, large, other):  # the held-out sets remain the same
+        for split in ("dev", "test"):
+            assert loaded[split][:] == whole[split][:]
+        assert loaded["train"].features == whole["train"].features
+
+
+def test_dev_by_share_or_count(folder: str) -> None:
+    assert len(texts(TextReader(folder), "dev")) == 20
+    assert len(texts(TextReader(folder, dev_size=0.25), "dev")) == 50
+    loaded = TextReader(folder, dev_size=12).read()
+    assert Counter(loaded["dev"]["label"]) == {0: 9, 1: 3}
+    assert not set(loaded["dev"]["text"]) & set(loaded["train"]["text"])
+    assert set(texts(TextReader(folder, dev_size=12, split_seed=1), "dev")) != set(
+        loaded["dev"]["text"]
+    )
+    with pytest.raises(UserError, match="dev_size: 200 leaves nothing to train on"):
+        TextReader(folder, dev_size=200).read()
+
+
+def test_sizes_are_refused_where_the_data_have_the_set(folder: str) -> None:
+    with pytest.raises(UserError, match=r"test_size: the data have a test set of their own.*csv"):
+        TextReader(folder, test_size=10).read()
+
+
+def test_empty_texts_can_be_left_out(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    rows = "text,label\na,x\n,y\nb,y\n"
+    root = write({"train.csv": rows, "dev.csv": rows, "test.csv": rows})
+    with pytest.raises(UserError, match=r"train\.csv:3: the text is empty"):
+        TextReader(str(root)).read()
+    assert texts(TextReader(str(root), empty_text="drop")) == ["a", "b"]
+    assert "train.csv: left out 1 examples with an empty text" in caplog.text
+    assert "2 of 2 dev texts also occur in train" in caplog.text
+
+
+def test_other_encodings(write: Write) -> None:
+    rows = "text,label\ncafé,x\nthé,y\n".encode("latin-1")
+    root = write({"train.csv": rows, "dev.csv": rows, "test.csv": rows})
+    assert texts(TextReader(str(root), encoding="latin-1")) == ["café", "thé"]
+
+
+def test_changed_files_and_options_are_seen(folder: str) -> None:
+    before = texts(TextReader(folder), "test")
+    path = Path(folder, "test.csv")
+    content = path.read_text().replace("A b", "C d")  # same size, maybe the same second
+    path.write_text(content)
+    assert before == ["A b", "Text 1"]
+    assert texts(TextReader(folder), "test") == ["C d", "Text 1"]
+    assert texts(TextReader(folder, lowercase=True), "test") == ["c d", "text 1"]
+
+
+def test_two_jobs_at_once(folder: str) -> None:
+    """Nothing is cached, so nothing is shared."""
+    program = (
+        "import sys; from sopa_plugin.data.readers import TextReader; "
+        "loaded = TextReader(sys.argv[1], lowercase=sys.argv[2] == 'lower').read(); "
+        "print(loaded['test'][0]['text'], [data.cache_files for data in loaded.values()])"
+    )
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, folder, case],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for case in ("lower", "as it is")
+    ]
+    assert [job.communicate()[0].strip() for job in jobs] == [
+        "a b [[], [], []]",
+        "A b [[], [], []]",
+    ]
+
+
+def test_one_file_by_the_class_names_of_a_model(folder: str) -> None:
+    reader = TextReader(folder)
+    file = Path(folder, "test.csv")
+    assert reader.read_file(file)["label"][:] == [0, 1]
+    swapped = reader.read_file(file, class_names=["y", "x"])
+    assert swapped["label"][:] == [1, 0]
+    assert swapped.features["label"].names == ["y", "x"]
+    with pytest.raises(UserError, match=r"test\.csv:3: the label 'y' is not a class of the model"):
+        reader.read_file(file, class_names=["x", "z"])
+
+
+def test_embedded_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    assert SstReader("fixtures/sst").is_embedded_sample
+    monkeypatch.chdir(tmp_path)
+    assert SstReader(str(REPOSITORY / "fixtures" / "sst")).is_embedded_sample
+    assert not SstReader("fixtures/sst").is_embedded_sample
+    assert not SstReader("SetFit/sst2").is_embedded_sample
+    assert SstReader("SetFit/sst2").describe() == (
+        "Stanford Sentiment Treebank sentences from SetFit/sst2"
+    )

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from pyarrow import parquet
+
+from sopa_plugin.data.readers import DatasetReader, TextReader
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import check
+
+Write = Callable[..., Path]
+CSV = 'text,label\n"good, really",pos\nNA,neg\n'
+
+
+def read(reader: DatasetReader) -> dict[str, list[tuple[str, str]]]:
+    loaded = reader.read()
+    features = [data.features["label"] for data in loaded.values()]
+    assert features[0] == features[1] == features[2]
+    return {
+        split: [(row["text"], features[0].int2str(row["label"])) for row in data]
+        for split, data in loaded.items()
+    }
+
+
+def names(reader: DatasetReader) -> list[str]:
+    return reader.read()["train"].features["label"].names
+
+
+def test_each_kind_of_file_gives_the_same(write: Write) -> None:
+    rows = [("good, really", "pos"), ("NA", "neg"), ('6" null', "neg")]
+    comma = 'text,label\n"good, really",pos\nNA,neg\n"6"" null",neg\n'
+    tab = "label\ttext\r\n" + "".join(f"{label}\t{text}\r\n" for text, label in rows)
+    lines = "\n".join(json.dumps({"text": text, "label": label}) for text, label in rows)
+    root = write(
+        {"train.csv": comma, "valid.tsv": tab, "test.jsonl.gz": gzip.compress(lines.encode())}
+    )
+    assert read(TextReader(str(root))) == {"train": rows, "dev": rows, "test": rows}
+
+
+def test_one_path_a_split(write: Write) -> None:
+    root = write({"a.csv": CSV, "b.csv": CSV, "c.csv": "text,label\nfine,pos\n"})
+    paths = {"train": f"{root}/a.csv", "dev": f"{root}/c.csv", "test": f"{root}/b.csv"}
+    reader = TextReader(**paths)
+    assert read(reader)["dev"] == [("fine", "pos")]  # a dev set may lack a class
+    assert reader.describe() == "labelled texts from data/a.csv, data/c.csv, data/b.csv"
+    assert not reader.is_embedded_sample
+
+
+def test_column_names(write: Write) -> None:
+    header = "stars\treview\n5\tgood\n1\tbad\n"
+    bare = "5,good\n1,bad\n"
+    options = {"text_column": "review", "label_column": "stars", "dev_size": 2}
+    root = write({"train.tsv": header + "5\tgood\n1\tbad\n" * 3, "test.tsv": header})
+    assert read(TextReader(str(root), **options))["test"] == [("good", "5"), ("bad", "1")]
+    root = write({"train.csv": bare * 4, "test.csv": bare}, "bare")
+    rows = read(TextReader(str(root), column_names=["stars", "review"], **options))
+    assert rows["test"] == [("good", "5"), ("bad", "1")]
+
+
+def test_integer_labels_are_in_numeric_order(write: Write) -> None:
+    lines = "".join(json.dumps({"text": f"t{n}", "label": n}) + "\n" for n in (10, 9, 1, 2.0))
+    root = write({"train.jsonl": lines, "dev.jsonl": lines, "test.jsonl": lines})
+    reader = TextReader(str(root))
+    assert names(reader) == ["1", "2", "9", "10"]
+    assert list(reader.read()["test"]["label"]) == [3, 2, 0, 1]
+    table = "text,label\na,10\nb,9\nc,01\n"
+    root = write({"train.csv": table, "dev.csv": table, "test.csv": table}, "csv")
+    assert names(TextReader(str(root))) == ["1", "9", "10"]
+
+
+def test_other_labels_are_in_alphabetical_order(write: Write) -> None:
+    lines = '{"text": "a", "label": true}\n{"text": "b", "label": false}\n'
+    root = write({"train.jsonl": lines, "dev.jsonl": lines, "test.jsonl": lines})
+    assert names(TextReader(str(root))) == ["false", "true"]
+
+
+def test_a_folder_per_label(write: Write) -> None:
+    files = {
+        f"{split}/{label}/{index}_7.txt": f"{label} {split}\nsecond line {index}\n"
+        for split in ("train", "test")
+        for label in ("pos", "neg")
+        for index in range(10)
+    } | {"train/unsup/0_0.txt": "unlabelled", "README": "read me", "imdb.vocab": "the"}
+    root = write(files)
+    loaded = read(TextReader(str(root)))
+    assert [len(rows) for rows in loaded.values()] == [18, 2, 20]
+    assert loaded["test"][0] == ("neg test\nsecond line 0", "neg")
+    single = TextReader(str(root / "train"), test_size=0.5, dev_size=2)
+    assert [len(rows) for rows in read(single).values()] == [8, 2, 10]
+    separate = TextReader(train=f"{root}/train", test=f"{root}/test")
+    assert read(separate) == loaded
+
+
+def test_one_file_for_everything(write: Write) -> None:
+    root = write({"reviews.csv": "text,label\n" + "a,x\nb,y\n" * 50})
+    reader = TextReader(str(root / "reviews.csv"), test_size=0.2)
+    loaded = read(reader)
+    assert [len(rows) for rows in loaded.values()] == [72, 8, 20]
+    assert Counter(label for _, label in loaded["test"]) == {"x": 10, "y": 10}
+    with pytest.raises(UserError, match=r"reviews\.csv: no test set there; set `test_size`"):
+        TextReader(str(root / "reviews.csv")).read()
+
+
+def table(labels: list[str], feature: object = None) -> Dataset:
+    features = Features({"text": Value("string"), "label": feature or Value("string")})
+    return Dataset.from_dict(
+        {"text": [f"null {label}" for label in labels], "label": labels}, features=features
+    )
+
+
+def test_parquet_keeps_the_order_of_a_class_label(tmp_path: Path) -> None:
+    feature = ClassLabel(names=["world", "sports", "business"])
+    data = table(["business", "world", "sports"] * 4, feature)
+    (tmp_path / "data").mkdir()
+    data.to_parquet(tmp_path / "data" / "train-00000-of-00002.parquet")
+    data.to_parquet(tmp_path / "data" / "train-00001-of-00002.parquet")
+    data.to_parquet(tmp_path / "data" / "validation-00000-of-00001.parquet")
+    data.to_parquet(tmp_path / "data" / "test-00000-of-00001.parquet")
+    reader = TextReader(str(tmp_path))
+    assert names(reader) == ["world", "sports", "business"]
+    loaded = read(reader)
+    assert [len(rows) for rows in loaded.values()] == [24, 12, 12]
+    assert loaded["test"][0] == ("null business", "business")
+    one = TextReader(train=f"{tmp_path}/data/train-00000-of-00002.parquet", test_size=1, dev_size=1)
+    assert names(one) == ["world", "sports", "business"]
+
+
+def test_parquet_written_by_others(tmp_path: Path) -> None:
+    rows = pyarrow.table({"body": ["a", "b", "NA"], "y": [0, 1, 1]})
+    for split in ("train", "dev", "test"):
+        parquet.write_table(rows, tmp_path / f"{split}.parquet")
+    reader = TextReader(str(tmp_path), text_column="body", label_column="y")
+    assert read(reader)["dev"] == [("a", "0"), ("b", "1"), ("NA", "1")]
+    with pytest.raises(UserError, match=r"train\.parquet:1: no column 'text'.*'body', 'y'"):
+        TextReader(str(tmp_path)).read()
+    (tmp_path / "test.parquet").write_bytes(b"<html>")
+    with pytest.raises(UserError, match=r"test\.parquet: not a parquet file"):
+        read(reader)
+
+
+def test_saved_to_disk_with_splits_of_other_names(tmp_path: Path) -> None:
+    splits = {"fit": table(["a", "b"] * 5), "held_out": table(["b"]), "test": table(["?"])}
+    DatasetDict(splits).save_to_disk(tmp_path / "stored")
+    path = str(tmp_path / "stored")
+    reader = TextReader(path, split_names={"train": "fit", "test": "held_out"}, dev_size=2)
+    assert [len(rows) for rows in read(reader).values()] == [8, 2, 1]
+    with pytest.raises(UserError, match="no split 'x'; the data set has 'fit', 'held_out', 'test'"):
+        TextReader(path, split_names={"train": "x"}).read()
+    with pytest.raises(UserError, match="no training set"):
+        TextReader(path).read()
+
+
+def test_hidden_labels_of_a_stored_test_set(tmp_path: Path) -> None:
+    feature = ClassLabel(names=["neg", "pos"])
+    splits = {
+        "train": table([0, 1], feature),
+        "validation": table([0, 1], feature),
+        "test": table([-1], feature),
+    }
+    DatasetDict(splits).save_to_disk(tmp_path / "glue")
+    with pytest.raises(UserError, match=r"glue\[test\]:1: the label is -1, which stands for"):
+        TextReader(str(tmp_path / "glue")).read()
+
+
+def faulty(test: str | bytes) -> dict[str, str | bytes]:
+    return {"train.csv": CSV, "dev.csv": CSV, "test.csv": test}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (faulty("text,label\na,pos\nb,great\n"), r"test\.csv:3: the label 'great' of this test ex"),
+        (faulty("text,label\na,pos\nb,-1\n"), r"test\.csv:3: the label is -1"),
+        (faulty("text,label\na,pos\nb,\n"), r"test\.csv:3: expected a label .* found ''"),
+        (faulty("text,label\na,pos\n ,neg\n"), r"test\.csv:3: the text is empty.*'drop'"),
+        (faulty("text;label\na;pos\n"), r"test\.csv:2: no column 'text'; .*Set `text_column`"),
+        (faulty("text,y\na,pos\n"), r"test\.csv:2: no column 'label'.*Set `label_column`"),
+        (faulty("text,label\n"), r"test\.csv: no test examples in it"),
+        (faulty("text,label\ncaf\xe9,pos\n".encode("latin-1")), r"test\.csv:2: byte 0xe9 is not"),
+        ({"train.csv": "", "test.csv": CSV}, r"train\.csv: empty; expected a header row"),
+        ({"train.csv": "text,label\na,x\nb,x\n", "test.csv": CSV}, "every training example has"),
+        ({"train.csv": CSV, "train.tsv": CSV, "test.csv": CSV}, "could be the train set"),
+        ({"a-train.csv": CSV, "b-train.csv": CSV}, "holds 2 data sets"),
+        ({"notes.md": "hello"}, "no data set found there; expected train, dev and test as .csv"),
+        ({"train.jsonl": '{"text": 1, "label": 1}\n'}, r"train\.jsonl:1: 'text' is not text: 1"),
+        ({"train.jsonl": '{"text": "a", "label": []}\n'}, r"train\.jsonl:1: expected a label"),
+        ({"train.jsonl": '{"text": null, "label": 1}\n'}, r"train\.jsonl:1: the text is empty"),
+    ],
+)
+def test_faults_name_file_and_line(write: Write, files: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        TextReader(str(write(files)), dev_size=None).read()
+
+
+def test_paths_that_are_not_there(write: Write) -> None:
+    root = write({"train.csv": CSV, "odd.bin": "x"})
+    for path in ("gone.csv", "gone/again"):
+        with pytest.raises(UserError, match=r"gone.*: no such file or folder\. Set dataset\.path"):
+            TextReader(str(root / path)).read()
+    with pytest.raises(UserError, match=r"gone\.csv: cannot be read \(No such file"):
+        TextReader(train=f"{root}/train.csv", test=f"{root}/gone.csv").read()
+    with pytest.raises(UserError, match=r"odd\.bin: expected train, dev and test as \.csv"):
+        TextReader(train=f"{root}/odd.bin").read()
+    with pytest.raises(UserError, match="`split_names` and `config_name` are for Hub and stored"):
+        TextReader(str(root), config_name="sst2").read()
+
+
+@pytest.mark.parametrize(
+    ("options", "paths"),
+    [
+        ({}, ["path"]),
+        ({"path": "a", "train": "b"}, ["train"]),
+        ({"test": "b"}, ["path"]),
+        ({"path": "a", "split_names": {"validation": "x"}}, ["split_names"]),
+        ({"path": "a", "column_names": ["a", "label"]}, ["text_column"]),
+        (
+            {"path": "a", "max_train_examples": 0, "test_size": 0},
+            ["max_train_examples", "test_size"],
+        ),
+        ({"path": "a", "dev_size": True}, ["dev_size"]),
+        ({"path": "a", "empty_text": "skip"}, ["empty_text"]),
+        ({"path": "a", "lower_case": True}, ["lower_case"]),
+    ],
+)
+def test_faults_of_the_config_are_found_by_the_check(options: dict, paths: list[str]) -> None:
+    problems = check(DatasetReader, {"type": "text", **options})
+    assert [problem.path for problem in problems] == paths
