@@ -5,14 +5,21 @@ from __future__ import annotations
 from sopa_plugin.wfsa.encodings import ArcEncoding
 from sopa_plugin.wfsa.layout import Layout
 from sopa_plugin.wfsa.operator import BestMatches, best_matches, document_scores, end_scores
+from sopa_plugin.wfsa.paths import Arc, Match, k_best_matches, spell_out
 from sopa_plugin.wfsa.semirings import Semiring
+from sopa_plugin.wfsa.spans import span_scores
 
 __all__ = [
+    "Arc",
     "ArcEncoding",
     "BestMatches",
     "Layout",
+    "Match",
     "Semiring",
     "best_matches",
     "document_scores",
     "end_scores",
+    "k_best_matches",
+    "span_scores",
+    "spell_out",
 ]

@@ -249,5 +249,5 @@ def end_scores(
         index, offsets = index.long().contiguous(), offsets.long().contiguous()
         if kernel is not None:
             return kernel.end_scores(layout, scores, index, offsets, epsilon)
-        algebra = Semiring.named(semiring)
-        return reference.end_scores(layout, algebra, scores, index, offsets, epsilon)
+        recurrence = reference.Recurrence(layout, Semiring.named(semiring), epsilon)
+        return reference.end_scores(recurrence, scores, index, offsets)[0]

@@ -115,13 +115,9 @@ class Recurrence:
 
     def read(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Scores of matches at END `[B, K]`, and whether they end with an epsilon."""
-        scores = state[:, self.ends]
-        if not (self.layout.epsilons and self.layout.final_epsilon):
-            return scores, self._changed(scores, scores)
-        arcs = self.ends - self.layout.num_patterns
-        before_end = state[:, self.previous[arcs]]
-        best = self.semiring.plus(scores, self.semiring.times(before_end, self.epsilon[arcs]))
-        return best, self._changed(best, scores)
+        reached = self.take_epsilons(state) if self.layout.final_epsilon else state
+        scores = reached[:, self.ends]
+        return scores, self._changed(scores, state[:, self.ends])
 
     def restart(self, moved: Tensor) -> Tensor:
         """plus(π, moved): a match may start after this token, too."""
@@ -229,17 +225,25 @@ def document_scores(
 
 
 def end_scores(
-    layout: Layout,
-    semiring: Semiring,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-) -> Tensor:
-    """Scores of the matches that end at each token, `[M, K]`."""
-    turns = list(Scan(Recurrence(layout, semiring, epsilon), scores, index, offsets))
+    recurrence: Recurrence, scores: Tensor, index: Tensor, offsets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores of the matches that end at each token `[M, K]`, and how they come about.
+
+    Returns:
+        scores: `[M, K]`.
+        final: whether those matches end with an epsilon, uint8 `[M, K]`; empty unless tracing.
+        steps: how each state was reached, uint8 `[M, S]`; empty unless tracing.
+    """
+    turns = list(Scan(recurrence, scores, index, offsets))
+    layout = recurrence.layout
     if not turns:
-        return scores.new_zeros(0, layout.num_patterns)
-    # shape: [tokens]
-    positions = torch.cat([turn.positions for turn in turns])
-    return torch.cat([turn.step.scores for turn in turns])[positions.argsort()]
+        none = torch.zeros(0, layout.num_patterns, dtype=torch.uint8, device=index.device)
+        return scores.new_zeros(none.shape), none, none.new_zeros(0, layout.num_states)
+    # shape: [tokens]; the packed order
+    order = torch.cat([turn.positions for turn in turns]).argsort()
+    steps = [turn.step for turn in turns]
+    found = torch.cat([step.scores for step in steps])[order]
+    if not recurrence.trace:
+        return found, steps[0].final, steps[0].moves
+    final = torch.cat([step.final for step in steps])[order]
+    return found, final, torch.cat([step.moves for step in steps])[order]

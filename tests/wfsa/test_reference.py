@@ -1,0 +1,406 @@
+"""The recurrence against the enumeration of every path, in every semiring and option."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from sopa_plugin.wfsa import (
+    Arc,
+    Layout,
+    Semiring,
+    best_matches,
+    document_scores,
+    end_scores,
+    k_best_matches,
+    span_scores,
+    spell_out,
+)
+from sopa_plugin.wfsa.spans import Asteration
+
+
+@dataclass
+class Case:
+    """Packed documents with arc scores."""
+
+    layout: Layout
+    scores: Tensor
+    index: Tensor
+    offsets: Tensor
+    epsilon: Tensor
+
+    @property
+    def arguments(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.scores, self.index, self.offsets, self.epsilon
+
+    def tokens(self, document: int) -> list[Tensor]:
+        """Arc scores of each token of a document."""
+        start, stop = self.offsets[document], self.offsets[document + 1]
+        return list(self.scores[self.index[start:stop]])
+
+
+OPTIONS = [
+    {
+        "self_loops": loops,
+        "epsilons": epsilons,
+        "boundary_loops": boundary,
+        "final_epsilon": final,
+        "empty_matches": empty,
+    }
+    for loops, boundary in ((False, False), (True, False), (True, True))
+    for epsilons in (False, True)
+    for final in (False, True)
+    for empty in ((False, True) if epsilons and final else (False,))
+]
+
+
+@st.composite
+def layouts(draw: st.DrawFn, options: dict[str, bool] | None = None) -> Layout:
+    lengths = draw(st.lists(st.integers(2, 4), min_size=1, max_size=3))
+    return Layout(tuple(sorted(lengths)), **(options or draw(st.sampled_from(OPTIONS))))
+
+
+@st.composite
+def cases(draw: st.DrawFn, values: str, options: dict[str, bool] | None = None) -> Case:
+    """Scores are `normal`, `positive`, `truth` (0 or 1) or `small_integers` (which tie often)."""
+    layout = draw(layouts(options))
+    lengths = draw(st.lists(st.integers(0, 4), min_size=0, max_size=3))
+    rows = draw(st.integers(1, 4))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+
+    def make(*shape: int) -> Tensor:
+        if values == "small_integers":
+            return torch.randint(-1, 2, shape, generator=generator).double()
+        if values == "truth":
+            return (torch.rand(shape, generator=generator) < 0.6).double()
+        normal = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return normal.exp() if values == "positive" else normal
+
+    return Case(
+        layout,
+        make(rows, layout.num_scores),
+        torch.randint(0, rows, (sum(lengths),), generator=generator),
+        torch.tensor([0, *itertools.accumulate(lengths)]),
+        make(layout.num_epsilons),
+    )
+
+
+Path = list[tuple[Arc, Tensor]]
+
+
+def arc_score(case: Case, tokens: list[Tensor], pattern: int, arc: Arc) -> Tensor | None:
+    """The score of an arc; None where the pattern has none."""
+    layout = case.layout
+    if arc.kind == "self_loop":
+        block = layout.loops[arc.state]
+        boundary = arc.state in (0, layout.lengths[pattern] - 1)
+        if block is None or (boundary and not layout.boundary_loops):
+            return None
+    elif arc.kind == "main_path":
+        block = layout.main_path[arc.state]
+    elif layout.epsilons:
+        block = layout.epsilon_arcs[arc.state]
+        return case.epsilon[block.start + pattern - block.first_pattern]
+    else:
+        return None
+    assert arc.token is not None
+    return tokens[arc.token][block.start + pattern - block.first_pattern]
+
+
+def span_paths(
+    case: Case, tokens: list[Tensor], pattern: int, start: int, end: int, full: bool = False
+) -> Iterator[Path]:
+    """Every path of a pattern through tokens `start` to `end - 1`, with its arcs' scores.
+
+    `full`: any number of epsilons between two tokens, else one.
+    """
+    goal = case.layout.lengths[pattern] - 1
+
+    def go_on(state: int, token: int, epsilons: int, path: Path) -> Iterator[Path]:
+        if state == goal and token == end:
+            yield path
+        options = []
+        may_end = token < end or case.layout.final_epsilon
+        if state < goal and may_end and (full or epsilons == 0):
+            options.append((Arc("epsilon", state, None), state + 1, token, epsilons + 1))
+        if token < end:
+            options.append((Arc("self_loop", state, token), state, token + 1, 0))
+            if state < goal:
+                options.append((Arc("main_path", state, token), state + 1, token + 1, 0))
+        for arc, *after in options:
+            score = arc_score(case, tokens, pattern, arc)
+            if score is not None:
+                yield from go_on(*after, [*path, (arc, score)])
+
+    yield from go_on(0, start, 0, [])
+
+
+def document_paths(case: Case, document: int, pattern: int) -> Iterator[tuple[int, int, Path]]:
+    """Every `(start, end, path)` of every span of a document that may match."""
+    tokens = case.tokens(document)
+    for end in range(len(tokens) + 1):
+        for start in range(end + 1):
+            if start < end or case.layout.empty_matches:
+                for path in span_paths(case, tokens, pattern, start, end):
+                    yield start, end, path
+
+
+def enumerate_scores(case: Case, value: Callable[[list[Path]], Tensor]) -> Tensor:
+    """`[B, K]` of `value(all paths)` for each document and pattern."""
+    batch, patterns = len(case.offsets) - 1, case.layout.num_patterns
+    rows = [
+        torch.stack(
+            [value([path for *_, path in document_paths(case, b, p)]) for p in range(patterns)]
+        )
+        for b in range(batch)
+    ]
+    return torch.stack(rows) if rows else torch.zeros(0, patterns, dtype=torch.float64)
+
+
+INFINITY = torch.tensor(float("inf"), dtype=torch.float64)
+
+
+def path_value(semiring: str, path: Path) -> Tensor:
+    """A path's score, by the definition of the semiring."""
+    scores = [score for _, score in path]
+    if semiring in ("max_product", "max_sum", "log"):
+        return torch.stack(scores).sum()
+    return torch.stack(scores).prod()
+
+
+def paths_value(semiring: str, paths: list[Path]) -> Tensor:
+    """What all paths score together, by the definition of the semiring."""
+    values = [path_value(semiring, path) for path in paths]
+    if semiring in ("max_product", "max_sum"):
+        return torch.stack(values).max() if values else -INFINITY
+    if semiring == "log":
+        return torch.stack(values).logsumexp(0) if values else -INFINITY
+    if semiring == "boolean":
+        return torch.stack(values).max() if values else 0 * INFINITY.sign()
+    return torch.stack(values).sum() if values else 0 * INFINITY.sign()
+
+
+SCORES = {
+    "max_product": "normal",
+    "max_sum": "normal",
+    "sum_product": "positive",
+    "log": "normal",
+    "boolean": "truth",
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda each: "-".join(filter(each.get, each)))
+@pytest.mark.parametrize("semiring", SCORES)
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_values_and_gradients_equal_enumeration(
+    semiring: str, options: dict[str, bool], data: st.DataObject
+) -> None:
+    case = data.draw(cases(SCORES[semiring], options))
+    case.scores.requires_grad_()
+    case.epsilon.requires_grad_()
+    scores = document_scores(case.layout, semiring, *case.arguments)
+    expected = enumerate_scores(case, lambda paths: paths_value(semiring, paths))
+    torch.testing.assert_close(scores, expected, rtol=1e-9, atol=1e-9)
+    matched = expected.isfinite()
+    if semiring == "boolean" or not matched.any():
+        return
+    weights = torch.linspace(-1, 2, int(matched.sum()), dtype=torch.float64)
+    leaves = (case.scores, case.epsilon)
+    wanted = torch.autograd.grad(
+        (expected[matched] * weights).sum() + 0 * case.scores.sum(),
+        leaves,
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    found = torch.autograd.grad((scores[matched] * weights).sum(), leaves)
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=cases("positive"))
+def test_sum_product_is_the_sum_over_spans(case: Case) -> None:
+    """The expected count of section 3.2, from span scores alone; `log` gives its logarithm."""
+    batch, k = len(case.offsets) - 1, case.layout.num_patterns
+    expected = torch.zeros(batch, k, dtype=torch.float64)
+    for document in range(batch):
+        first, last = case.offsets[document : document + 2].tolist()
+        shortest = 0 if case.layout.empty_matches else 1
+        spans = [
+            case.index[i:j] for i in range(first, last + 1) for j in range(i + shortest, last + 1)
+        ]
+        if not spans:
+            continue
+        offsets = torch.tensor([0, *itertools.accumulate(len(span) for span in spans)])
+        spans_scores = span_scores(
+            case.layout, "sum_product", case.scores, torch.cat(spans), offsets, case.epsilon
+        )
+        expected[document] = spans_scores.sum(dim=0)
+    counts = document_scores(case.layout, "sum_product", *case.arguments)
+    torch.testing.assert_close(counts, expected, rtol=1e-9, atol=1e-9)
+    logs = document_scores(
+        case.layout, "log", case.scores.log(), case.index, case.offsets, case.epsilon.log()
+    )
+    torch.testing.assert_close(logs, expected.log(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("asteration", ["first_order", "full"])
+@pytest.mark.parametrize("semiring", SCORES)
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_span_scores_equal_enumeration(
+    semiring: str, asteration: Asteration, data: st.DataObject
+) -> None:
+    """Equations 1 (no epsilons) and 2."""
+    case = data.draw(cases(SCORES[semiring]))
+    scores = span_scores(case.layout, semiring, *case.arguments, asteration)
+    for b, p in itertools.product(range(len(scores)), range(case.layout.num_patterns)):
+        tokens = case.tokens(b)
+        paths = list(span_paths(case, tokens, p, 0, len(tokens), full=asteration == "full"))
+        if paths and not paths[0]:
+            continue
+        expected = paths_value(semiring, paths)
+        torch.testing.assert_close(scores[b, p], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_full_asteration_takes_epsilons_in_a_row() -> None:
+    """One token, three states: main path then two epsilons needs A*, not I + A."""
+    layout = Layout((4,), self_loops=False)
+    scores = torch.tensor([[2.0, 3.0, 5.0]])
+    epsilon = torch.tensor([7.0, 11.0, 13.0])
+    arguments = (scores, torch.tensor([0]), torch.tensor([0, 1]), epsilon)
+    first = span_scores(layout, "sum_product", *arguments)
+    full = span_scores(layout, "sum_product", *arguments, "full")
+    assert first.item() == 7 * 3 * 13
+    assert full.item() == 2 * 11 * 13 + 7 * 3 * 13 + 7 * 11 * 5
+
+
+def preference(path: Path, end: int) -> list[int]:
+    """The order in which the design prefers equal paths, read backwards from the match's end.
+
+    At each turn: no epsilon before an epsilon, then the main path before a self-loop, and a fresh
+    start before any arc.
+    """
+    keys: list[int] = []
+    arcs = [arc for arc, _ in reversed(path)]
+    while True:
+        epsilon = bool(arcs) and arcs[0].kind == "epsilon"
+        keys.append(int(epsilon))
+        arcs = arcs[epsilon:]
+        if not arcs:
+            return [*keys, 0]
+        keys.append(1 if arcs[0].kind == "main_path" else 2)
+        arcs = arcs[1:]
+
+
+@pytest.mark.parametrize("values", ["small_integers", "normal"])
+@settings(deadline=None, max_examples=100)
+@given(data=st.data())
+def test_best_matches_and_gradients_follow_the_preferred_path(
+    values: str, data: st.DataObject
+) -> None:
+    """Ties: the earliest end, then the path that the design prefers; gradients follow it alone."""
+    case = data.draw(cases(values))
+    case.scores.requires_grad_()
+    case.epsilon.requires_grad_()
+    matches = best_matches(case.layout, "max_sum", *case.arguments)
+    spelt = spell_out(case.layout, matches, case.offsets)
+    found = document_scores(case.layout, "max_sum", *case.arguments)
+    for b, p in itertools.product(range(len(found)), range(case.layout.num_patterns)):
+        candidates = list(document_paths(case, b, p))
+        match = spelt[b][p]
+        if not candidates:
+            assert match is None
+            assert found[b, p] == -INFINITY
+            continue
+        start, end, path = min(
+            candidates,
+            key=lambda each: (
+                -round(path_value("max_sum", each[2]).item(), 9),
+                each[1],
+                preference(each[2], each[1]),
+            ),
+        )
+        assert match is not None
+        assert (match.start, match.end) == (start, end)
+        assert list(match.arcs) == [arc for arc, _ in path]
+        assert match.score == pytest.approx(path_value("max_sum", path).item())
+        leaves = (case.scores, case.epsilon)
+        chosen = torch.autograd.grad(
+            path_value("max_sum", path), leaves, allow_unused=True, materialize_grads=True
+        )
+        ours = torch.autograd.grad(found[b, p], leaves, retain_graph=True)
+        assert all(torch.equal(x, y) for x, y in zip(ours, chosen, strict=True))
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=cases("small_integers"), k=st.integers(1, 6))
+def test_k_best_matches_are_the_best_paths_of_the_best_ends(case: Case, k: int) -> None:
+    ranked = k_best_matches(case.layout, "max_sum", *case.arguments, k)
+    by_end = end_scores(case.layout, "max_sum", *case.arguments)
+    assert len(ranked) == len(case.offsets) - 1
+    for b, p in itertools.product(range(len(ranked)), range(case.layout.num_patterns)):
+        best: dict[int, tuple[float, list[int], int, list[Arc]]] = {}
+        for start, end, path in document_paths(case, b, p):
+            score = path_value("max_sum", path).item()
+            key = (-score, preference(path, end), start, [arc for arc, _ in path])
+            best[end] = min(best.get(end, key), key)
+        expected = sorted((key[0], end, key) for end, key in best.items())[:k]
+        found = ranked[b][p]
+        assert [(match.score, match.end) for match in found] == [
+            (-minus, end) for minus, end, _ in expected
+        ]
+        assert [(match.start, list(match.arcs)) for match in found] == [
+            key[2:] for *_, key in expected
+        ]
+        for end, key in best.items():
+            if end > 0:
+                assert by_end[case.offsets[b] + end - 1, p] == -key[0]
+
+
+def test_sums_have_no_best_match() -> None:
+    layout = Layout((2,))
+    arguments = (torch.ones(1, 1), torch.tensor([0]), torch.tensor([0, 1]), torch.ones(1))
+    for function in (best_matches, lambda *rest: k_best_matches(*rest, 1)):
+        with pytest.raises(ValueError, match="no best match"):
+            function(layout, "log", *arguments)
+
+
+def test_a_semiring_of_ones_own_counts_matches() -> None:
+    """How many ways a document matches, for arcs that are there (1) or not (0)."""
+
+    @Semiring.register("counting", exist_ok=True)
+    class Counting(Semiring):
+        zero, one = 0.0, 1.0
+        accepts = frozenset({"truth"})
+        reason = "it counts paths"
+        default_encoding = "positive"
+
+        def plus(self, first: Tensor, second: Tensor) -> Tensor:
+            return first + second
+
+        def times(self, first: Tensor, second: Tensor) -> Tensor:
+            return first * second
+
+    @settings(deadline=None, max_examples=40)
+    @given(case=cases("truth"))
+    def check(case: Case) -> None:
+        counts = document_scores(case.layout, "counting", *case.arguments)
+        expected = enumerate_scores(
+            case,
+            lambda paths: torch.tensor(
+                float(sum(all(score == 1 for _, score in path) for path in paths)),
+                dtype=torch.float64,
+            ),
+        )
+        assert torch.equal(counts, expected)
+
+    check()
