@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -263,6 +264,7 @@ class DatasetReader(ABC, Registrable):
 
 
 def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the options that all readers share."""
     for key in ("max_tokens", "max_train_examples"):
         value = params.get(key)
         if value is not None and value < 1:
@@ -278,6 +280,10 @@ def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             )
         elif value < 1 and isinstance(value, int):
             yield key, f"expected at least 1, found {value}"
+    try:
+        codecs.lookup(params["encoding"])
+    except LookupError:
+        yield "encoding", f"expected one like 'utf-8' or 'latin-1', found {params['encoding']!r}"
 
 
 def _in_fixtures(path: Path) -> bool:

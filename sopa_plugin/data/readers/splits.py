@@ -30,12 +30,12 @@ def stratified_order(labels: Sequence[str], seed: int) -> list[int]:
     for index, label in enumerate(labels):
         members[label].append(index)
     random = Random(seed)
-    ranked: list[tuple[Fraction, int, int]] = []
+    ranked: list[tuple[float, int, int]] = []
     for position, label in enumerate(sorted(members)):
         indices = members[label]
         random.shuffle(indices)
         ranked += [
-            (Fraction(2 * rank + 1, 2 * len(indices)), position, index)
+            ((2 * rank + 1) / (2 * len(indices)), position, index)
             for rank, index in enumerate(indices)
         ]
     return [index for _, _, index in sorted(ranked)]

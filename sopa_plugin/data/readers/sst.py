@@ -92,7 +92,7 @@ class SstReader(DatasetReader):
         for number, line in read_lines(source, self.encoding):
             stripped = line.strip(BLANKS)
             if stripped.startswith("("):
-                yield _from_tree(stripped, str(source), number)
+                yield parse_tree(stripped, str(source), number)
             elif stripped:
                 yield _from_line(stripped, str(source), number)
 
@@ -101,7 +101,7 @@ class SstReader(DatasetReader):
         first = splits.get("train") or next(iter(splits.values()))
         labels = {example.label for example in first}
         five = not labels <= {"0", "1", *BINARY}
-        if self.granularity == "fine" and first and not five:
+        if self.granularity == "fine" and not five and labels & {"0", "1"}:
             raise UserError(
                 f"{first[0].file}: has two classes ({', '.join(sorted(labels))}) only; "
                 "granularity 'fine' needs the five of the trees or of stsa.fine."
@@ -136,7 +136,7 @@ def _from_line(line: str, file: str, number: int) -> Example:
     return Example(rest[0] if rest else "", _checked(label, f"{file}:{number}"), file, number)
 
 
-def _from_tree(tree: str, file: str, number: int) -> Example:
+def parse_tree(tree: str, file: str, number: int) -> Example:
     """The root's label and the words of one tree, which must be whole and alone on its line."""
     words: list[str] = []
     root = ""

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sopa_plugin.data.readers import DatasetReader, SstReader
+from sopa_plugin.data.readers.sst import parse_tree
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import ConfigError, check
 
@@ -119,6 +122,8 @@ def test_faults_name_file_and_line(write: Write, files: dict, message: str) -> N
 def test_five_classes_cannot_be_had_from_two(write: Write) -> None:
     with pytest.raises(UserError, match="needs the five of the trees"):
         read(write(three(LINES)), granularity="fine")
+    few = read(write(three("(3 (2 a))\n(1 (2 b))\n"), "few"), granularity="fine")
+    assert few["train"] == [("a", "positive"), ("b", "negative")]  # trees always have five
 
 
 def test_a_dev_set_may_lack_a_class(write: Write) -> None:
@@ -199,3 +204,29 @@ def test_embedded_sample() -> None:
     assert set(counts) == {"train", "dev", "test"}
     assert min(counts.values()) > 0
     assert len(lines.read()["train"]) > 0
+
+
+trees = st.recursive(
+    st.tuples(st.integers(0, 4), st.text("aé.'\\/`\u00a0-", min_size=1)),
+    lambda inner: st.tuples(st.integers(0, 4), st.lists(inner, min_size=1, max_size=3)),
+    max_leaves=12,
+)
+
+
+def bracketed(tree: tuple) -> str:
+    label, inside = tree
+    content = inside if isinstance(inside, str) else " ".join(map(bracketed, inside))
+    return f"({label} {content})"
+
+
+def leaves(tree: tuple) -> list[str]:
+    _, inside = tree
+    return (
+        [inside] if isinstance(inside, str) else [word for each in inside for word in leaves(each)]
+    )
+
+
+@given(trees)
+def test_any_tree_gives_its_root_and_its_words(tree: tuple) -> None:
+    example = parse_tree(bracketed(tree), "file", 3)
+    assert example == (" ".join(leaves(tree)), FINE[tree[0]], "file", 3)

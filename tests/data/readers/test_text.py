@@ -225,6 +225,7 @@ def test_paths_that_are_not_there(write: Write) -> None:
             ["max_train_examples", "test_size"],
         ),
         ({"path": "a", "dev_size": True}, ["dev_size"]),
+        ({"path": "a", "encoding": "utf-9"}, ["encoding"]),
         ({"path": "a", "empty_text": "skip"}, ["empty_text"]),
         ({"path": "a", "lower_case": True}, ["lower_case"]),
     ],
