@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +13,9 @@ from sopa_plugin.encoders import boundary_tokens as boundaries
 from sopa_plugin.encoders.packing import Packed, pack
 from sopa_plugin.encoders.seq2vec_encoder import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.sopa_arcs import PatternArcs
-from sopa_plugin.encoders.sopa_document_vector import DocumentVector
+from sopa_plugin.encoders.sopa_document_vector import DocumentVector, unbounded
 from sopa_plugin.encoders.sopa_options import (
+    Activation,
     DropoutOn,
     Normalization,
     Output,
@@ -25,8 +26,18 @@ from sopa_plugin.encoders.sopa_options import (
     problems_of,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.wfsa import BestMatches, best_matches, document_scores
-from sopa_plugin.wfsa.semirings import Semiring
+from sopa_plugin.wfsa import BestMatches, Layout, Semiring, best_matches, document_scores
+
+
+class Operands(NamedTuple):
+    """The arguments of `wfsa.document_scores`, `best_matches`, `span_scores`, ..., in order."""
+
+    layout: Layout
+    semiring: str
+    scores: Tensor  # [N, R]
+    index: Tensor  # [M]
+    offsets: Tensor  # [B + 1]
+    epsilon: Tensor  # [Q]
 
 
 @Seq2VecEncoder.register("sopa_released", constructor="released")
@@ -46,7 +57,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
             no gradient, so it only evaluates), or a registered one of your own.
         encoding: E in the paper's equations: `sigmoid`, `identity`, `exp`, `log_sigmoid`,
             `positive`, or your own; by default the semiring's usual one.
-        self_loops: `none`; `state`: with weights of their own; `shared`: a self-loop scores like the
+        self_loops: `none`; `state`: with weights of their own; `shared`: each scores like the
             main-path arc out of its state, times a learned scale.
         epsilons: whether a state may be passed without consuming a token, at most one between two
             tokens.
@@ -66,7 +77,8 @@ class SopaEncoder(PackedSeq2VecEncoder):
             dropped to 0, a sure match in max-product, as in the released implementation.
         output: `score`, or `log_score` (max-product only, and its default).
         normalization: of the document vector: `none`, `layer`, `batch`; by default `layer` where
-            scores are logarithms or sums and there are at least two patterns, else `none`.
+            no match would be infinite and there are at least two patterns, else `none`.
+        activation: of the document vector: `none`, or `relu` as in the `cnn`.
 
     Raises:
         ValueError: arguments rule one another out (`check_params` says which before building).
@@ -91,6 +103,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         dropout_on: DropoutOn = "products",
         output: Output | None = None,
         normalization: Normalization | None = None,
+        activation: Activation = "none",
     ) -> None:
         problems = dict(problems_of(locals()))
         if problems:
@@ -120,11 +133,11 @@ class SopaEncoder(PackedSeq2VecEncoder):
         self.arcs = PatternArcs(input_dim, self.layout, self.options)
         output = output or ("log_score" if algebra.logarithms else "score")
         if normalization is None:
-            added = (
-                output == "log_score" or algebra.zero == float("-inf") and not algebra.logarithms
-            )
-            normalization = "layer" if added and self.layout.num_patterns > 1 else "none"
-        self.document_vector = DocumentVector(self.layout.lengths, semiring, output, normalization)
+            many = self.layout.num_patterns > 1
+            normalization = "layer" if many and unbounded(semiring, output) else "none"
+        self.document_vector = DocumentVector(
+            self.layout.lengths, semiring, output, normalization, activation
+        )
 
     @classmethod
     def released(
@@ -201,9 +214,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
                 f"semiring '{self.options.semiring}' has no gradient, so its patterns cannot be "
                 "trained: train with another semiring, or call eval() to score documents"
             )
-        rows, index, offsets = self.wrap(rows, index, offsets)
-        scores, epsilon = self.arc_scores(rows)
-        return document_scores(self.layout, self.options.semiring, scores, index, offsets, epsilon)
+        return document_scores(*self.operands(rows, index, offsets))
 
     def best_matches(self, rows: Tensor, index: Tensor, offsets: Tensor) -> BestMatches:
         """The best match of each pattern in each document.
@@ -211,9 +222,16 @@ class SopaEncoder(PackedSeq2VecEncoder):
         Positions count boundary tokens, `boundary_width` before each document, where there are any.
         """
         with torch.no_grad():
-            rows, index, offsets = self.wrap(rows, index, offsets)
-            scores, epsilon = self.arc_scores(rows)
-            return best_matches(self.layout, self.options.semiring, scores, index, offsets, epsilon)
+            return best_matches(*self.operands(rows, index, offsets))
+
+    def operands(self, rows: Tensor, index: Tensor, offsets: Tensor) -> Operands:
+        """What every function of `sopa_plugin.wfsa` over packed documents takes.
+
+        `k_best_matches(*encoder.operands(rows, index, offsets), k=3)`.
+        """
+        rows, index, offsets = self.wrap(rows, index, offsets)
+        scores, epsilon = self.arc_scores(rows)
+        return Operands(self.layout, self.options.semiring, scores, index, offsets, epsilon)
 
     def wrap(self, rows: Tensor, index: Tensor, offsets: Tensor) -> Packed:
         """The documents with their boundary tokens; as they are where there are none."""
@@ -221,6 +239,10 @@ class SopaEncoder(PackedSeq2VecEncoder):
             return Packed(rows, index, offsets)
         index, offsets = boundaries.wrap(index, offsets, len(rows), self.boundary_width)
         return Packed(functional.pad(rows, (0, 0, 0, 1)), index, offsets)
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Parameters of the patterns: `stored`, by the paper's `formula`, and as `released`."""
+        return self.arcs.counts()
 
     def get_input_dim(self) -> int:
         """Dimension of the token vectors."""

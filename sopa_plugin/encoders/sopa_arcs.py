@@ -56,7 +56,7 @@ class PatternArcs(nn.Module):
                 nn.init.normal_(self.self_loop_scale)
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores `[N, R]` and epsilons `[Q]`, as the semiring holds them, of `rows [N, input_dim]`."""
+        """Scores `[N, R]` of `rows [N, input_dim]`, and epsilons' `[Q]`, as the semiring has them."""
         options, semiring = self.options, self.options.algebra
         rows = rows.to(self.weight.dtype)
         bias = self.bias * options.bias_scale
@@ -73,6 +73,25 @@ class PatternArcs(nn.Module):
         if options.epsilon_scale is not None:
             epsilon = semiring.times(epsilon, options.constant(options.epsilon_scale, epsilon))
         return self._with_loops(scores), epsilon
+
+    def main_path_weights(self, pattern: int) -> Tensor:
+        """Weights of a pattern's main-path arcs, `[states - 1, input_dim]`."""
+        arcs = self.layout.main_path[: self.layout.lengths[pattern] - 1]
+        return self.weight[[arc.start + pattern - arc.first_pattern for arc in arcs]]
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of parameters: `stored` here; by the paper's `formula`, (2e + 3)·Σd; and as the
+        `released` implementation counts them, every pattern padded to the longest."""
+        layout, e = self.layout, self.weight.shape[1]
+        padded = layout.num_patterns * layout.max_length
+        diagonals = 2 if self.options.self_loops == "state" else 1
+        epsilons = layout.num_patterns * (layout.max_length - 1) if layout.epsilons else 0
+        scales = padded if self.options.self_loops == "shared" else 0
+        return {
+            "stored": sum(parameter.numel() for parameter in self.parameters()),
+            "formula": (2 * e + 3) * layout.num_states,
+            "released": diagonals * padded * (e + 1) + epsilons + scales,
+        }
 
     def _with_loops(self, scores: Tensor) -> Tensor:
         """Puts shared self-loops beside the main path and scales loops: `[N, arcs]` to `[N, R]`."""

@@ -7,16 +7,23 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sopa_plugin.encoders.sopa_options import Normalization, Output
+from sopa_plugin.encoders.sopa_options import Activation, Normalization, Output
 from sopa_plugin.wfsa import Semiring
+
+
+def unbounded(semiring: str, output: Output) -> bool:
+    """Whether no match has an infinite score: in log space, and in max-sum."""
+    algebra = Semiring.named(semiring)
+    zero = torch.tensor(algebra.zero, device="cpu")  # also while a model is built on meta
+    return math.isinf(zero if output == "log_score" else algebra.to_score(zero))
 
 
 class DocumentVector(nn.Module):
     """Finite, well-scaled document vectors from the operator's document scores.
 
-    Where no match has an infinite score (log space, max-sum), each pattern has a learned value for
-    it, `no_match [K]`, which starts one unit below 0 for each arc of the main path: lower than
-    typical matches. It is put in before any normalization.
+    Where no match has an infinite score (`unbounded`), each pattern has a learned value for it,
+    `no_match [K]`, which starts one unit below 0 for each arc of the main path: lower than typical
+    matches. It is put in before any normalization.
 
     Arguments:
         lengths: number of states of each pattern.
@@ -24,18 +31,23 @@ class DocumentVector(nn.Module):
         output: `score`, or `log_score` where the semiring holds logarithms.
         normalization: `none`; `layer`: over the patterns of a document; `batch`: over the documents
             of a batch (their running mean and variance in evaluation, and for a batch of one).
+        activation: `relu`, after normalization, or `none`.
     """
 
     def __init__(
-        self, lengths: tuple[int, ...], semiring: str, output: Output, normalization: Normalization
+        self,
+        lengths: tuple[int, ...],
+        semiring: str,
+        output: Output,
+        normalization: Normalization,
+        activation: Activation,
     ) -> None:
         super().__init__()
         self.lengths = lengths
         self.semiring = semiring
         self.output = output
-        algebra = Semiring.named(semiring)
-        zero = torch.tensor(algebra.zero, device="cpu")  # also while building on meta
-        if math.isinf(zero if output == "log_score" else algebra.to_score(zero)):
+        self.activation = activation
+        if unbounded(semiring, output):
             self.no_match: nn.Parameter | None = nn.Parameter(torch.empty(len(lengths)))
         else:
             self.register_parameter("no_match", None)
@@ -64,7 +76,8 @@ class DocumentVector(nn.Module):
         else:
             absent = self.no_match.to(values.dtype).expand_as(values)
         values = torch.where(unmatched, absent, values)
-        return self.norm(values.to(dtype))  # type: ignore[no-any-return]
+        vectors: Tensor = self.norm(values.to(dtype))
+        return vectors.relu() if self.activation == "relu" else vectors
 
 
 class BatchNorm(nn.BatchNorm1d):

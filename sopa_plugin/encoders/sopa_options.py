@@ -18,6 +18,7 @@ SelfLoops = Literal["none", "state", "shared"]
 DropoutOn = Literal["products", "scores"]
 Output = Literal["score", "log_score"]
 Normalization = Literal["none", "layer", "batch"]
+Activation = Literal["none", "relu"]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def _blocks(first_patterns: Iterable[int], num_patterns: int) -> tuple[Block, ..
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of K patterns (paper, section 3.1), ragged: arc by arc, never padded to the longest.
+    """The shape of K patterns (paper, section 3.1): ragged, never padded to the longest.
 
     Patterns are sorted by length, so the patterns that have arc `i` are always the last ones, and
     the scores of one arc lie side by side. Along `R` come the main-path arcs 0, 1, ..., then the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def k_best_matches(
     final = torch.cat([final.new_ones(1, layout.num_patterns), final]).cpu()
     bounds, traced = offsets.tolist(), steps.cpu().numpy()
     results = []
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         rows = torch.tensor([0, *range(start + 1, stop + 1)])
         best, ends = found[rows].sort(dim=0, descending=True, stable=True)
         finals = final[rows].gather(0, ends)

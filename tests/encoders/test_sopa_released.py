@@ -110,7 +110,7 @@ def test_scores_loss_and_gradients_equal_the_released(case: dict[str, Any]) -> N
     torch.testing.assert_close(loss, tensor(case["loss_sum"]), rtol=1e-5, atol=1e-5)
 
     loss.backward()
-    close = {"rtol": 1e-4, "atol": 1e-6}
+    close = tolerance
     grads, places = case["grads"], arc_places(case, encoder)
     for ours, name in ((encoder.arcs.weight, "diags"), (encoder.arcs.bias, "bias")):
         theirs = tensor(grads[name])

@@ -1,0 +1,132 @@
+"""SoPa without self-loops and epsilons is a max-pooled CNN: converters both ways (section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import torch
+from torch import nn
+
+from sopa_plugin.encoders.cnn import CnnEncoder
+from sopa_plugin.encoders.sopa import SopaEncoder
+from sopa_plugin.encoders.sopa_options import Activation
+
+
+def sopa_from_convolutions(
+    convolutions: Sequence[nn.Conv1d], activation: Activation = "none"
+) -> SopaEncoder:
+    """The encoder that equals max-pooling over `convolutions`.
+
+    A filter of window w becomes a pattern of w + 1 states.
+    Documents shorter than the window, over which nothing can be pooled, start at a score of 0.
+
+    Raises:
+        ValueError: a convolution pads, skips, dilates or groups, or windows do not ascend, so that
+            patterns (sorted by length) would stand in another order.
+    """
+    windows = [convolution.kernel_size[0] for convolution in convolutions]
+    if not windows or windows != sorted(set(windows)):
+        raise ValueError(f"expected convolutions of different, ascending windows; found {windows}")
+    for convolution in convolutions:
+        plain = (convolution.stride, convolution.dilation, convolution.groups) == ((1,), (1,), 1)
+        if not plain or convolution.padding not in ((0,), "valid"):
+            raise ValueError(f"a soft pattern cannot pad, skip, dilate or group: {convolution}")
+    first = convolutions[0]
+    encoder = SopaEncoder(
+        first.in_channels,
+        {each.kernel_size[0] + 1: each.out_channels for each in convolutions},
+        semiring="max_sum",
+        encoding="identity",
+        self_loops="none",
+        epsilons=False,
+        normalization="none",
+        activation=activation,
+    ).to(first.weight)
+    with torch.no_grad():
+        encoder.arcs.bias.zero_()
+        assert encoder.document_vector.no_match is not None
+        encoder.document_vector.no_match.zero_()
+        start = 0
+        for convolution in convolutions:
+            for i in range(convolution.kernel_size[0]):
+                arc = encoder.layout.main_path[i]
+                begin = arc.start + start - arc.first_pattern
+                columns = slice(begin, begin + convolution.out_channels)
+                encoder.arcs.weight[columns] = convolution.weight[:, :, i]
+                if i == 0 and convolution.bias is not None:
+                    encoder.arcs.bias[columns] = convolution.bias
+            start += convolution.out_channels
+    return encoder
+
+
+def convolutions_from_sopa(encoder: SopaEncoder) -> list[nn.Conv1d]:
+    """One convolution for each pattern length, which max-pooled gives the encoder's scores.
+
+    That is, for documents of at least the window's length, before activation.
+
+    Raises:
+        ValueError: the encoder does something that a max-pooled CNN cannot.
+    """
+    layout, options = encoder.layout, encoder.options
+    obstacles = {
+        f"semiring '{options.semiring}'": options.semiring != "max_sum",
+        f"encoding '{options.encoding}'": options.encoding != "identity",
+        "self-loops": layout.self_loops,
+        "epsilons": layout.epsilons,
+        "boundary tokens": encoder.boundary_width > 0,
+        "normalization": not isinstance(encoder.document_vector.norm, nn.Identity),
+    }
+    found = [name for name, present in obstacles.items() if present]
+    if found:
+        raise ValueError(
+            f"this encoder is no max-pooled CNN: it has {', '.join(found)}; a CNN is max_sum over "
+            "identity without self-loops, epsilons, boundary tokens and normalization"
+        )
+    convolutions, bias = [], encoder.arcs.bias * options.bias_scale
+    for length, group in groupby(range(layout.num_patterns), key=layout.lengths.__getitem__):
+        patterns = list(group)
+        convolution = nn.Conv1d(encoder.input_dim, len(patterns), length - 1)
+        convolution = convolution.to(encoder.arcs.weight)
+        assert convolution.bias is not None
+        with torch.no_grad():
+            convolution.bias.zero_()
+            for i, arc in enumerate(layout.main_path[: length - 1]):
+                begin = arc.start + patterns[0] - arc.first_pattern
+                columns = slice(begin, begin + len(patterns))
+                convolution.weight[:, :, i] = encoder.arcs.weight[columns]
+                convolution.bias += bias[columns]
+        convolutions.append(convolution)
+    return convolutions
+
+
+def sopa_from_cnn(cnn: CnnEncoder) -> SopaEncoder:
+    """The `sopa` encoder with the document vectors of a `cnn` encoder, in evaluation.
+
+    Raises:
+        ValueError: the windows of the `cnn` do not ascend.
+    """
+    convolutions = [each for each in cnn.convolutions if isinstance(each, nn.Conv1d)]
+    return sopa_from_convolutions(convolutions, activation="relu").train(cnn.training)
+
+
+def cnn_from_sopa(encoder: SopaEncoder) -> CnnEncoder:
+    """The `cnn` encoder with the document vectors of a `sopa` encoder, in evaluation.
+
+    Raises:
+        ValueError: the encoder does something that the `cnn` cannot: see `convolutions_from_sopa`;
+            or it has no ReLU, a score above 0 for no match, or different numbers of patterns.
+    """
+    convolutions = convolutions_from_sopa(encoder)
+    no_match = encoder.document_vector.no_match
+    if encoder.document_vector.activation != "relu":
+        raise ValueError("the cnn encoder has a ReLU after pooling: expected activation 'relu'")
+    if no_match is not None and bool((no_match > 0).any()):
+        raise ValueError("the cnn encoder scores documents shorter than a window 0, not above")
+    counts = {convolution.out_channels for convolution in convolutions}
+    if len(counts) > 1:
+        raise ValueError(f"the cnn encoder has equally many filters of each window; found {counts}")
+    windows = tuple(convolution.kernel_size[0] for convolution in convolutions)
+    cnn = CnnEncoder(encoder.input_dim, counts.pop(), windows).to(encoder.arcs.weight)
+    cnn.convolutions = nn.ModuleList(convolutions)
+    return cnn.train(encoder.training)
