@@ -77,8 +77,9 @@ class StaticEmbedder(TokenEmbedder):
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Problems with `embedding_dim`, and arguments that need a file where none is named."""
-        if (params.get("embedding_dim") or 1) < 1:
-            yield "embedding_dim", f"expected at least 1, found {params['embedding_dim']}"
+        dim = params.get("embedding_dim")
+        if dim is not None and dim < 1:
+            yield "embedding_dim", f"expected at least 1, found {dim}"
         if params.get("member") is not None and params.get("vectors") is None:
             yield "member", "expected only together with `vectors`, an archive that holds it"
 

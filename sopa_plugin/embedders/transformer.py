@@ -63,6 +63,7 @@ class TransformerEmbedder(TokenEmbedder):
         self.max_length = max_length
         self.model = _encoder(AutoModel.from_config(_shortened(config, layer)))
         self.requires_grad_(trainable)
+        self.train()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states `[batch, tokens, dim]` of `input_ids [batch, tokens]`."""
@@ -93,8 +94,9 @@ class TransformerEmbedder(TokenEmbedder):
         """Problems with `model` and `max_length`."""
         if params.get("model") is None:
             yield "model", "required key is missing: the folder or Hub id of a pretrained model"
-        if (params.get("max_length") or 1) < 1:
-            yield "max_length", f"expected at least 1, found {params['max_length']}"
+        max_length = params.get("max_length")
+        if max_length is not None and max_length < 1:
+            yield "max_length", f"expected at least 1, found {max_length}"
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:

@@ -119,7 +119,8 @@ class VectorFile:
 
     def _parse(self, line: int, numbers: bytes) -> NDArray[np.float32]:
         try:
-            vector = np.array(numbers.split(), dtype=np.float32)
+            with np.errstate(over="ignore"):  # the check below says more
+                vector = np.array(numbers.split(), dtype=np.float32)
         except ValueError:
             fields = numbers.split()
             wrong = next((each for each in fields if not _is_number(each, dotted=False)), numbers)
@@ -136,7 +137,7 @@ class VectorFile:
         if not head:
             self._fail(1, "the file is empty; expected rows of a word and its numbers")
         first = head[0].split()
-        if len(first) == 2 and all(field.isdigit() for field in first):
+        if head[0][:1].isdigit() and len(first) == 2 and all(each.isdigit() for each in first):
             dim, has_header = int(first[1]), True
         else:
             counts = Counter(len(text.split()) - 1 for text in head if text.strip())

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin.data.tokenizers import WhitespaceTokenizer
+from sopa_plugin.embedders import StaticEmbedder, TokenEmbedder
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import check, fill_defaults
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> str:
+    path = tmp_path / "vectors.txt"
+    path.write_text("good 3 4\nfilm 0 2\nBad 0 -5\nzero 0 0\n")
+    return str(path)
+
+
+def tokenizer_of(text: str, lowercase: bool = False) -> PreTrainedTokenizerBase:
+    return WhitespaceTokenizer(lowercase=lowercase).build([text], [], [])
+
+
+def build(tokenizer: PreTrainedTokenizerBase, **params: Any) -> StaticEmbedder:
+    """As a model is built for training: from a whole config."""
+    params = fill_defaults(TokenEmbedder, {"type": "static", **params})
+    embedder_class = TokenEmbedder.by_name(params.pop("type"))
+    resolved = embedder_class.resolve(params, tokenizer)
+    assert "vectors" not in resolved
+    embedder = embedder_class(**resolved)
+    embedder.load_pretrained(params, tokenizer)
+    assert isinstance(embedder, StaticEmbedder)
+    return embedder
+
+
+def rows(embedder: StaticEmbedder, tokenizer: PreTrainedTokenizerBase, text: str) -> Any:
+    ids = torch.tensor(tokenizer(text)["input_ids"])
+    return embedder(ids, torch.ones_like(ids)).detach()
+
+
+def test_vectors_of_unit_length_and_zero_for_what_is_unknown(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film strange zero")
+    embedder = build(tokenizer, vectors=vectors)
+    found = rows(embedder, tokenizer, "good film strange zero never-seen")
+    torch.testing.assert_close(found, torch.tensor([[0.6, 0.8], [0, 1], [0, 0], [0, 0], [0, 0]]))
+    assert not embedder.weight[tokenizer.pad_token_id].any()
+    assert embedder.get_output_dim() == 2
+
+
+def test_vectors_as_they_are(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film")
+    embedder = build(tokenizer, vectors=vectors, normalize=False)
+    assert rows(embedder, tokenizer, "film good").tolist() == [[0, 2], [3, 4]]
+
+
+def test_lower_cased_text_finds_cased_rows(vectors: str) -> None:
+    tokenizer = tokenizer_of("BAD good", lowercase=True)
+    embedder = build(tokenizer, vectors=vectors, normalize=False)
+    assert rows(embedder, tokenizer, "Bad GOOD").tolist() == [[0, -5], [3, 4]]
+    assert not rows(build(tokenizer_of("bad good"), vectors=vectors), tokenizer, "bad").any()
+
+
+def test_mean_of_the_known_for_the_unknown(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film strange")
+    embedder = build(tokenizer, vectors=vectors, unknown="mean", normalize=False)
+    assert rows(embedder, tokenizer, "strange never-seen").tolist() == [[1.5, 3], [1.5, 3]]
+
+
+def test_random_vectors_for_the_unknown(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film strange odd")
+    embedder = build(tokenizer, vectors=vectors, unknown="random")
+    torch.testing.assert_close(embedder.weight[1:].norm(dim=1), torch.ones(5))
+    assert len(embedder.weight.unique(dim=0)) == 6
+
+
+def test_without_a_file_vectors_are_random_and_trained() -> None:
+    tokenizer = tokenizer_of("some words here")
+    embedder = build(tokenizer, embedding_dim=7)
+    assert embedder.weight.requires_grad
+    torch.testing.assert_close(embedder.weight[2:].norm(dim=1), torch.ones(3))
+    assert not embedder.weight[:2].any()
+    assert build(tokenizer).get_output_dim() == 300
+    assert not build(tokenizer, trainable=False).weight.requires_grad
+
+
+def test_vectors_of_a_file_are_frozen_unless_asked_for(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film")
+    for trainable in (None, False, True):
+        embedder = build(tokenizer, vectors=vectors, trainable=trainable)
+        assert embedder.weight.requires_grad is embedder.trainable is bool(trainable)
+        words = TokenEmbedder.by_name("static").pretrained_words(
+            {"vectors": vectors, "trainable": trainable}
+        )
+        assert list(words) == ([] if trainable else ["good", "film", "Bad", "zero"])
+
+
+def test_ids_of_any_shape() -> None:
+    embedder = StaticEmbedder(num_embeddings=5, embedding_dim=3)
+    ids = torch.tensor([[1, 2, 4], [0, 0, 2]])
+    batch = embedder(ids, torch.ones_like(ids))
+    assert batch.shape == (2, 3, 3)
+    torch.testing.assert_close(embedder(ids[0], torch.ones(3)), batch[0])
+
+
+def test_built_without_storage_and_filled_from_saved_weights(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film")
+    params = fill_defaults(TokenEmbedder, {"type": "static", "vectors": vectors})
+    params.pop("type")
+    embedder = build(tokenizer, vectors=vectors)
+    with torch.device("meta"):
+        again = StaticEmbedder(**StaticEmbedder.resolve(params, tokenizer))
+    again.load_state_dict(copy.deepcopy(embedder.state_dict()), assign=True)
+    torch.testing.assert_close(again.weight, embedder.weight)
+
+
+def test_mistakes_say_what_to_do(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film")
+    with pytest.raises(UserError, match="expected 2, the dimension of"):
+        build(tokenizer, vectors=vectors, embedding_dim=3)
+    with pytest.raises(UserError, match="none of the 2 words"):
+        build(tokenizer_of("GOOD FILM"), vectors=vectors)
+    with pytest.raises(UserError, match="no such file"):
+        build(tokenizer, vectors=vectors + ".gz")
+    assert {each.path for each in check(TokenEmbedder, {"type": "static", "member": "a"})} == {
+        "member"
+    }
+    (problem,) = check(TokenEmbedder, {"type": "static", "num_embeddings": 3})
+    assert "handed over" in str(problem)
+    with pytest.raises(ValueError, match="embedding_dim"):
+        StaticEmbedder(num_embeddings=3, embedding_dim=0)
