@@ -35,7 +35,7 @@ class Operands(NamedTuple):
     layout: Layout
     semiring: str
     scores: Tensor  # [N, R]
-    index: Tensor  # [M]
+    index: Tensor  # type: ignore[assignment]  # [M]
     offsets: Tensor  # [B + 1]
     epsilon: Tensor  # [Q]
 

@@ -56,7 +56,7 @@ class PatternArcs(nn.Module):
                 nn.init.normal_(self.self_loop_scale)
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores `[N, R]` of `rows [N, input_dim]`, and epsilons' `[Q]`, as the semiring has them."""
+        """Scores `[N, R]` of `rows [N, input_dim]`, and of epsilons `[Q]`, for the semiring."""
         options, semiring = self.options, self.options.algebra
         rows = rows.to(self.weight.dtype)
         bias = self.bias * options.bias_scale

@@ -161,7 +161,7 @@ def _call(
         layout.final_epsilon,
         layout.empty_matches,
     )
-    return _forward(
+    outputs: tuple[Tensor, Tensor, Tensor, Tensor] = _forward(
         at_least_float32(scores).contiguous(),
         index.long().contiguous(),
         offsets.long().contiguous(),
@@ -171,6 +171,7 @@ def _call(
         options,
         keep_paths,
     )
+    return outputs
 
 
 def at_least_float32(scores: Tensor) -> Tensor:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from sopa_plugin.encoders import CnnEncoder, SopaEncoder
-from sopa_plugin.encoders.sopa_cnn import (
-    cnn_from_sopa,
-    convolutions_from_sopa,
-    sopa_from_cnn,
-    sopa_from_convolutions,
+from sopa_plugin.encoders.conversion import (
+    to_cnn,
+    to_convolutions,
+    from_cnn,
+    from_convolutions,
 )
 
 DIM = 7
@@ -40,7 +40,7 @@ def test_sopa_equals_torch_convolution_and_max_pooling() -> None:
     torch.manual_seed(0)
     convolutions = [nn.Conv1d(DIM, 4, 1), nn.Conv1d(DIM, 3, 2), nn.Conv1d(DIM, 5, 4)]
     tokens, mask = documents()
-    encoder = sopa_from_convolutions(convolutions)
+    encoder = from_convolutions(convolutions)
     assert encoder.layout.lengths == (2,) * 4 + (3,) * 3 + (5,) * 5
     for scores, document, real in zip(encoder(tokens, mask), tokens, mask, strict=True):
         words = document[real]
@@ -54,7 +54,7 @@ def test_convolutions_equal_the_sopa_they_came_from() -> None:
     torch.manual_seed(0)
     encoder = SopaEncoder(DIM, {4: 3, 2: 2, 5: 1}, **CNN_LIKE, bias_scale=0.3)
     nn.init.normal_(encoder.arcs.bias)
-    convolutions = convolutions_from_sopa(encoder)
+    convolutions = to_convolutions(encoder)
     assert [(each.kernel_size, each.out_channels) for each in convolutions] == [
         ((1,), 2),
         ((3,), 3),
@@ -71,8 +71,8 @@ def test_the_cnn_encoder_becomes_a_sopa_and_back() -> None:
     torch.manual_seed(0)
     cnn = CnnEncoder(DIM, num_filters=6, window_sizes=(2, 3)).eval()
     tokens, mask = documents()
-    sopa = sopa_from_cnn(cnn)
-    back = cnn_from_sopa(sopa)
+    sopa = from_cnn(cnn)
+    back = to_cnn(sopa)
     assert not sopa.training
     torch.testing.assert_close(sopa(tokens, mask), cnn(tokens, mask), rtol=0, atol=1e-6)
     torch.testing.assert_close(back(tokens, mask), cnn(tokens, mask), rtol=0, atol=1e-6)
@@ -82,7 +82,7 @@ def test_the_cnn_encoder_becomes_a_sopa_and_back() -> None:
 def test_gradients_are_the_same_too() -> None:
     torch.manual_seed(0)
     cnn = CnnEncoder(DIM, num_filters=6, window_sizes=(3,))
-    sopa, (tokens, mask) = sopa_from_cnn(cnn), documents()
+    sopa, (tokens, mask) = from_cnn(cnn), documents()
     for encoder in (cnn, sopa):
         encoder(tokens, mask).square().sum().backward()
     (convolution,) = cnn.convolutions
@@ -105,19 +105,19 @@ def test_gradients_are_the_same_too() -> None:
 def test_what_a_cnn_cannot_do_is_refused(changes: dict[str, object], reason: str) -> None:
     encoder = SopaEncoder(DIM, {3: 2}, **{**CNN_LIKE, **changes})
     with pytest.raises(ValueError, match=reason):
-        convolutions_from_sopa(encoder)
+        to_convolutions(encoder)
 
 
 def test_what_the_cnn_encoder_cannot_do_is_refused() -> None:
     with pytest.raises(ValueError, match="ReLU"):
-        cnn_from_sopa(SopaEncoder(DIM, {3: 2}, **CNN_LIKE))
+        to_cnn(SopaEncoder(DIM, {3: 2}, **CNN_LIKE))
     uneven = SopaEncoder(DIM, {3: 2, 4: 3}, **CNN_LIKE, activation="relu")
     with pytest.raises(ValueError, match="equally many"):
-        cnn_from_sopa(uneven)
+        to_cnn(uneven)
     high = SopaEncoder(DIM, {3: 2}, **CNN_LIKE, activation="relu")
     nn.init.constant_(high.document_vector.no_match, 0.1)
     with pytest.raises(ValueError, match="not above"):
-        cnn_from_sopa(high)
+        to_cnn(high)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_what_the_cnn_encoder_cannot_do_is_refused() -> None:
 )
 def test_what_patterns_cannot_do_is_refused(convolutions: list[nn.Conv1d]) -> None:
     with pytest.raises(ValueError, match=r"soft pattern cannot|ascending"):
-        sopa_from_convolutions(convolutions)
+        from_convolutions(convolutions)

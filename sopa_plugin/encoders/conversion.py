@@ -13,7 +13,7 @@ from sopa_plugin.encoders.sopa import SopaEncoder
 from sopa_plugin.encoders.sopa_options import Activation
 
 
-def sopa_from_convolutions(
+def from_convolutions(
     convolutions: Sequence[nn.Conv1d], activation: Activation = "none"
 ) -> SopaEncoder:
     """The encoder that equals max-pooling over `convolutions`.
@@ -60,7 +60,7 @@ def sopa_from_convolutions(
     return encoder
 
 
-def convolutions_from_sopa(encoder: SopaEncoder) -> list[nn.Conv1d]:
+def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
     """One convolution for each pattern length, which max-pooled gives the encoder's scores.
 
     That is, for documents of at least the window's length, before activation.
@@ -100,24 +100,24 @@ def convolutions_from_sopa(encoder: SopaEncoder) -> list[nn.Conv1d]:
     return convolutions
 
 
-def sopa_from_cnn(cnn: CnnEncoder) -> SopaEncoder:
+def from_cnn(cnn: CnnEncoder) -> SopaEncoder:
     """The `sopa` encoder with the document vectors of a `cnn` encoder, in evaluation.
 
     Raises:
         ValueError: the windows of the `cnn` do not ascend.
     """
     convolutions = [each for each in cnn.convolutions if isinstance(each, nn.Conv1d)]
-    return sopa_from_convolutions(convolutions, activation="relu").train(cnn.training)
+    return from_convolutions(convolutions, activation="relu").train(cnn.training)
 
 
-def cnn_from_sopa(encoder: SopaEncoder) -> CnnEncoder:
+def to_cnn(encoder: SopaEncoder) -> CnnEncoder:
     """The `cnn` encoder with the document vectors of a `sopa` encoder, in evaluation.
 
     Raises:
-        ValueError: the encoder does something that the `cnn` cannot: see `convolutions_from_sopa`;
+        ValueError: the encoder does something that the `cnn` cannot: see `to_convolutions`;
             or it has no ReLU, a score above 0 for no match, or different numbers of patterns.
     """
-    convolutions = convolutions_from_sopa(encoder)
+    convolutions = to_convolutions(encoder)
     no_match = encoder.document_vector.no_match
     if encoder.document_vector.activation != "relu":
         raise ValueError("the cnn encoder has a ReLU after pooling: expected activation 'relu'")
