@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import cast
 
 import torch
 from torch import nn
@@ -100,14 +101,17 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
     return convolutions
 
 
-def from_cnn(cnn: CnnEncoder) -> SopaEncoder:
-    """The `sopa` encoder with the document vectors of a `cnn` encoder, in evaluation.
+def from_cnn(cnn: CnnEncoder) -> tuple[SopaEncoder, list[int]]:
+    """The `sopa` encoder that equals a `cnn` encoder, in evaluation, and the order of its numbers.
 
-    Raises:
-        ValueError: the windows of the `cnn` do not ascend.
+    Patterns stand by length and filters by `window_sizes` as given: pattern p is number
+    `columns[p]` of the CNN's document vector, so `sopa(...) == cnn(...)[:, columns]`.
     """
-    convolutions = [each for each in cnn.convolutions if isinstance(each, nn.Conv1d)]
-    return from_convolutions(convolutions, activation="relu").train(cnn.training)
+    count, windows = cnn.num_filters, cnn.window_sizes
+    places = sorted(range(len(windows)), key=windows.__getitem__)
+    columns = [place * count + i for place in places for i in range(count)]
+    convolutions = [cast(nn.Conv1d, cnn.convolutions[place]) for place in places]
+    return from_convolutions(convolutions, activation="relu").train(cnn.training), columns
 
 
 def to_cnn(encoder: SopaEncoder) -> CnnEncoder:
