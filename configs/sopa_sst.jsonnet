@@ -1,0 +1,30 @@
+// SoPa on the Stanford Sentiment Treebank: whole sentences, positive or negative.
+// Reads the embedded sample, or the real thing:
+//   SOPA_SST=path/to/trees SOPA_VECTORS=glove.840B.300d.txt
+// The paper's protocol: batches of 150, 250 epochs, patience 30 on dev loss, unit-length vectors.
+local env = std.native('env');
+
+{
+  dataset: { type: 'sst', path: env('SOPA_SST', 'fixtures/sst') },
+  tokenizer: { type: 'whitespace', lowercase: true },
+  model: {
+    type: 'text_classifier',
+    embedder: { type: 'static', vectors: env('SOPA_VECTORS', 'fixtures/vectors.txt'), trainable: false },
+    encoder: {
+      type: 'sopa',
+      patterns: { '6': 10, '5': 10, '4': 10, '3': 10, '2': 10 },
+      semiring: 'max_product',
+      dropout: 0.1,
+    },
+    head: { type: 'mlp', hidden_dim: 25, dropout: 0.1 },
+  },
+  trainer: {
+    type: 'accelerate',
+    batch_size: 150,
+    num_epochs: 250,
+    patience: 30,
+    validation_metric: '-loss',
+    optimizer: { type: 'adam', lr: 0.005 },
+  },
+  seed: 1,
+}

@@ -1,0 +1,99 @@
+"""What the command modules share: options, errors without a traceback, logging."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import ConfigError
+
+INTERRUPTED = 130  # what a shell makes of Ctrl-C
+
+
+def run_command(main: Callable[[], None]) -> NoReturn:
+    """Calls `main` and leaves with its exit status: 0, 1 for a user's mistake, 2 for a config's."""
+    try:
+        set_up_logging()
+        main()
+        sys.stdout.flush()
+    except ConfigError as error:
+        _leave(2, f"error: {error}")
+    except UserError as error:
+        _leave(1, f"error: {error}")
+    except KeyboardInterrupt:
+        _leave(INTERRUPTED, "interrupted")
+    except BrokenPipeError:  # whoever read the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(1, "")
+    sys.exit(0)
+
+
+def _leave(status: int, message: str) -> NoReturn:
+    if message and is_first_process():
+        print(message, file=sys.stderr)
+    sys.exit(status)
+
+
+def is_first_process() -> bool:
+    """Whether this is the only process, or the first of those that a launcher started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def set_up_logging() -> None:
+    """Logs this package to stderr, from the first process alone; silences others' bars."""
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    level = logging.INFO if is_first_process() else logging.ERROR
+    logging.getLogger("sopa_plugin").setLevel(level)
+    import datasets
+    from transformers.utils import logging as transformers_logging
+
+    datasets.disable_progress_bars()
+    transformers_logging.disable_progress_bar()
+
+
+def add_include_package(parser: argparse.ArgumentParser) -> None:
+    """`--include-package`, which commands that read configs have."""
+    parser.add_argument(
+        "--include-package",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="import a package whose parts the config uses; may be given several times",
+    )
+
+
+def add_override(parser: argparse.ArgumentParser) -> None:
+    """`-o a.b=value`, which commands that read configs have."""
+    parser.add_argument(
+        "-o",
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the config, as in -o trainer.optimizer.lr=0.01; may be given several times",
+    )
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """`--device`, which commands that use a trained model have."""
+    parser.add_argument(
+        "--device", default=None, help="cpu, cuda, cuda:1, ...; a GPU by default if there is one"
+    )
+
+
+def choose_device(device: str | None) -> str:
+    """The device asked for, or the best there is."""
+    import torch
+
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {device}: {str(error).splitlines()[0]}") from error
+    return device

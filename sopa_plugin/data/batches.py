@@ -1,0 +1,153 @@
+"""Documents tokenised once, and batches of them: packed, embedded or padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+Integers = NDArray[np.int64]
+Batch = dict[str, Tensor]
+
+LENGTH_NOISE = 0.1  # AllenNLP's default padding noise: lengths count as alike within 10 %
+_TEXTS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Tokenised documents, end to end.
+
+    Attributes:
+        ids: token ids of all documents, `[tokens]`; document d is `ids[offsets[d]:offsets[d + 1]]`.
+        offsets: where each document starts, `[documents + 1]`.
+        labels: class numbers, `[documents]`; None where they are not known.
+        vectors: vectors of all tokens, `[tokens, dim]`, where a frozen embedder has been run once
+            for all epochs; may be a memory-mapped file.
+    """
+
+    ids: Integers
+    offsets: Integers
+    labels: Integers | None = None
+    vectors: NDArray[np.floating] | None = None
+
+    @classmethod
+    def encode(
+        cls,
+        texts: Sequence[str],
+        tokenizer: PreTrainedTokenizerBase,
+        labels: Sequence[int] | None = None,
+    ) -> Documents:
+        """Tokenises `texts`, in full: what is too long for its model, an embedder deals with."""
+        pieces: list[list[int]] = []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            some = list(texts[start : start + _TEXTS_AT_ONCE])
+            pieces += tokenizer(some, verbose=False)["input_ids"]
+        ids = np.fromiter((token for piece in pieces for token in piece), dtype=np.int64)
+        return cls(
+            ids,
+            _offsets(np.array([len(piece) for piece in pieces], dtype=np.int64)),
+            None if labels is None else np.array(labels, dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Integers:
+        """Number of tokens of each document, `[documents]`."""
+        return np.diff(self.offsets)
+
+    def packed(self, documents: Integers) -> Batch:
+        """Distinct `token_ids [rows]`, `index [tokens]`, `offsets [batch + 1]` and labels."""
+        tokens, offsets = self.tokens_of(documents)
+        distinct, index = np.unique(self.ids[tokens], return_inverse=True)
+        return self._batch(documents, token_ids=distinct, index=index, offsets=offsets)
+
+    def embedded(self, documents: Integers) -> Batch:
+        """Vectors `rows [tokens, dim]`, `index [tokens]`, `offsets [batch + 1]` and labels."""
+        assert self.vectors is not None
+        tokens, offsets = self.tokens_of(documents)
+        rows = np.asarray(self.vectors[tokens])
+        return self._batch(documents, rows=rows, index=np.arange(len(tokens)), offsets=offsets)
+
+    def padded(self, documents: Integers, padding: int) -> Batch:
+        """`input_ids` and `attention_mask [batch, longest or 1]`, and labels."""
+        tokens, offsets = self.tokens_of(documents)
+        lengths = np.diff(offsets)
+        mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
+        input_ids = np.full(mask.shape, padding, dtype=np.int64)
+        input_ids[mask] = self.ids[tokens]
+        return self._batch(documents, input_ids=input_ids, attention_mask=mask.astype(np.int64))
+
+    def tokens_of(self, documents: Integers) -> tuple[Integers, Integers]:
+        """Where the tokens of some documents are, `[tokens]`, and those documents' own offsets."""
+        offsets = _offsets(self.lengths[documents])
+        shifts = self.offsets[documents] - offsets[:-1]
+        return np.arange(offsets[-1]) + np.repeat(shifts, np.diff(offsets)), offsets
+
+    def _batch(self, documents: Integers, **arrays: NDArray) -> Batch:
+        batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if self.labels is not None:
+            batch["labels"] = torch.from_numpy(self.labels[documents])
+        return batch
+
+
+def _offsets(lengths: Integers) -> Integers:
+    return np.concatenate(([0], np.cumsum(lengths)))
+
+
+def training_batches(
+    lengths: Integers,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    num_processes: int = 1,
+    by_length: bool = True,
+) -> list[list[Integers]]:
+    """One epoch of steps, each a list with one batch of document numbers a process.
+
+    Every document comes exactly once. The order depends on `seed` and `epoch` alone. A step takes
+    `batch_size` documents a process; the last step shares out what is left, which the step before
+    takes over where it is less than one document a process.
+
+    Arguments:
+        lengths: tokens of each document, `[documents]`.
+        batch_size: documents of a batch.
+        seed: of the order.
+        epoch: number of the epoch.
+        num_processes: batches of a step.
+        by_length: whether the documents of a step are of like length (within `LENGTH_NOISE`).
+    """
+    if len(lengths) < num_processes:
+        raise ValueError(f"{len(lengths)} documents cannot be shared by {num_processes} processes")
+    random = np.random.default_rng((seed, epoch))
+    order = random.permutation(len(lengths))
+    step_size = batch_size * num_processes
+    if by_length:
+        noise = random.uniform(1 - LENGTH_NOISE, 1 + LENGTH_NOISE, len(lengths))
+        order = order[np.argsort((lengths * noise)[order], kind="stable")]
+    cuts = np.arange(step_size, len(order), step_size)
+    if len(cuts) and len(order) - cuts[-1] < num_processes:
+        cuts = cuts[:-1]
+    steps = np.split(order, cuts)
+    return [np.array_split(steps[i], num_processes) for i in random.permutation(len(steps))]
+
+
+def evaluation_batches(lengths: Integers, batch_size: int, max_tokens: int) -> Iterator[Integers]:
+    """Document numbers in batches of like length, longest first; every document comes once.
+
+    A batch has at most `batch_size` documents and, padded, at most `max_tokens` tokens, unless a
+    single document is longer.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        longest = max(int(lengths[order[start]]), 1)
+        size = min(batch_size, max(max_tokens // longest, 1))
+        yield order[start : start + size]
+        start += size

@@ -1,0 +1,41 @@
+"""`python -m sopa_plugin.evaluate RUN [DATA ...]`: figures of a trained model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from sopa_plugin.command_line import (
+    add_device,
+    add_include_package,
+    choose_device,
+    run_command,
+)
+from sopa_plugin.registry import import_plugins
+from sopa_plugin.training import evaluate_run
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parses arguments and evaluates; prints a line of JSON for each set of data."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sopa_plugin.evaluate",
+        description="Evaluate a trained model: a line of JSON for each set of data.",
+    )
+    parser.add_argument("run", help="the folder of a finished run")
+    parser.add_argument(
+        "data",
+        nargs="*",
+        help="files, folders or Hub ids in the format of the run's own data (of a folder, its "
+        "test set); by default the run's own dev and test sets",
+    )
+    add_device(parser)
+    add_include_package(parser)
+    args = parser.parse_args(argv)
+    import_plugins(args.include_package)
+    for metrics in evaluate_run(args.run, args.data, choose_device(args.device)):
+        print(json.dumps(metrics), flush=True)
+
+
+if __name__ == "__main__":
+    run_command(main)

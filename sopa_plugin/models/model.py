@@ -1,0 +1,92 @@
+"""The base class of everything that classifies text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin import __version__
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import Registrable, import_plugins, imported_plugins
+
+CONFIG_FILE = "config.json"
+RECORD = "sopa_plugin"  # key of config.json that says which Model class made the folder
+
+
+class Model(Registrable):
+    """A text classifier, from raw text to probabilities.
+
+    What trains it is another part (`sopa_plugin.training.Trainer`); run folders, metrics,
+    `evaluate` and `predict` know it by this interface alone. The builder hands over the tokenizer
+    and the class names.
+
+    Attributes:
+        tokenizer: what splits text into tokens; saved with the model.
+        labels: names of the classes, in the order of their numbers.
+    """
+
+    default_implementation: ClassVar[str | None] = "text_classifier"
+    handed_over: ClassVar[frozenset[str]] = frozenset({"tokenizer", "labels"})
+
+    tokenizer: PreTrainedTokenizerBase
+    labels: list[str]
+
+    @classmethod
+    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
+        """Words that a model of these `params` has frozen vectors for (see `Tokenizer.build`)."""
+        return iter(())
+
+    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Log-probabilities of the classes, `[texts, labels]`."""
+        raise NotImplementedError
+
+    def to_device(self, device: str) -> None:
+        """Moves the model to a device (`cpu`, `cuda`), if it can be anywhere else."""
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Number of parameters: `total`, and by part whatever the model tells apart."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Writes everything that `load` needs into a folder that exists."""
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The model that `save` wrote."""
+        raise NotImplementedError
+
+
+def record(name: str) -> dict[str, Any]:
+    """What `config.json` says under `RECORD`: the registered name, the version, the plugins."""
+    return {"model": name, "version": __version__, "plugins": imported_plugins()}
+
+
+def load_model(folder: str | Path) -> Model:
+    """The model in a run folder or any other folder that a model was saved in.
+
+    Plugins that it was made with are imported first. Raises `UserError` if there is no model.
+    """
+    folder = Path(folder)
+    saved = _read_record(folder)
+    import_plugins(saved.get("plugins", []))
+    return Model.by_name(saved["model"]).load(folder)
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    file = folder / CONFIG_FILE
+    if not file.is_file():
+        what = "has no trained model in it" if folder.is_dir() else "is not a folder"
+        raise UserError(f"{folder}: {what} ({CONFIG_FILE}); give the folder of a finished run")
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))[RECORD]  # type: ignore[no-any-return]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{file}: not the config of a sopa_plugin model (no '{RECORD}' in it)"
+        ) from error

@@ -1,0 +1,106 @@
+"""Predictions for a stream of lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Literal, TextIO
+
+import numpy as np
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.models.model import Model
+
+Format = Literal["auto", "text", "json"]
+
+BLOCK = 2**16  # bytes read at once: some hundred sentences
+_BOM = b"\xef\xbb\xbf"
+
+
+def predict_stream(model: Model, source: BinaryIO, output: TextIO, format: Format = "auto") -> None:
+    """Classifies each line of `source`; writes one line of JSON for it to `output`.
+
+    Lines end at `\\n` alone; an empty one is an empty document. What has been read is answered at
+    once, so memory does not grow with the input and a slow writer need not wait.
+
+    Arguments:
+        model: a trained model.
+        source: UTF-8 lines: plain text, or JSON objects with a key `text`.
+        output: gets `label` and `probabilities {label: p}` for each line, after the line's `text`
+            or, of a JSON object, after all its keys.
+        format: what a line holds; `auto` is `json` if the first line is such an object.
+
+    Raises `UserError` naming the line that is not UTF-8 or not such an object.
+    """
+    number = 0
+    for lines in _blocks(source):
+        texts = [_decode(line, number + i) for i, line in enumerate(lines, start=1)]
+        if format == "auto":
+            format = "json" if _is_object(texts[0]) else "text"
+        records: list[dict[str, Any]]
+        if format == "json":
+            records = [_record(text, number + i) for i, text in enumerate(texts, start=1)]
+        else:
+            records = [{"text": text} for text in texts]
+        for answer in predict(model, records):
+            output.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        output.flush()
+        number += len(lines)
+
+
+def predict(model: Model, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Each of the `records` (with a `text`) with its `label` and `probabilities` added."""
+    log_probabilities = model.log_probabilities([record["text"] for record in records])
+    for record, row in zip(records, np.exp(log_probabilities), strict=True):
+        probabilities = dict(zip(model.labels, row.tolist(), strict=True))
+        label = model.labels[int(row.argmax())]
+        yield {**record, "label": label, "probabilities": probabilities}
+
+
+def _blocks(source: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines that are there to be read, without their ends, again and again."""
+    rest = b""
+    first = True
+    read = getattr(source, "read1", source.read)
+    while block := read(BLOCK):
+        if b"\n" not in block:
+            rest += block
+            continue
+        *lines, rest = (rest + block).split(b"\n")
+        if first:
+            lines[0], first = lines[0].removeprefix(_BOM), False
+        yield lines
+    if rest:
+        yield [rest.removeprefix(_BOM) if first else rest]
+
+
+def _decode(line: bytes, number: int) -> str:
+    try:
+        return line.removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"input line {number}: not UTF-8 (byte {line[error.start]:#04x}); convert it first, "
+            "as with iconv -f latin1 -t utf-8"
+        ) from error
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return "text" in _record(text, 0)
+    except UserError:
+        return False
+
+
+def _record(text: str, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise UserError(
+            f'input line {number}: not JSON ({error}); expected an object, {{"text": "..."}}, or '
+            "give --format text"
+        ) from error
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        raise UserError(
+            f'input line {number}: expected an object with a string as "text"; found {text[:80]}'
+        )
+    return record

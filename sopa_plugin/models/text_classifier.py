@@ -1,0 +1,282 @@
+"""The text classifier of the paper: embedder, encoder and head, as a transformers model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import (
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
+from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
+from sopa_plugin.encoders.packing import Packed, offsets_of, pad
+from sopa_plugin.heads import ClassifierHead
+from sopa_plugin.models.model import Model, record
+from sopa_plugin.registry import Lazy, fill_defaults, import_plugins
+
+NAME = "text_classifier"
+EVALUATION_BATCH = 256
+EVALUATION_TOKENS = 2**14  # of a padded batch: bounds the memory of an evaluation
+
+
+class TextClassifierConfig(PreTrainedConfig):
+    """What a `TextClassifier` is built from, with no file but its own.
+
+    Attributes:
+        embedder, encoder, head: the parts' `type` and constructor arguments.
+        sopa_plugin: what made the model (see `sopa_plugin.models.model.record`).
+    """
+
+    model_type = "sopa_text_classifier"
+
+    embedder: dict[str, Any] | None = None
+    encoder: dict[str, Any] | None = None
+    head: dict[str, Any] | None = None
+    sopa_plugin: dict[str, Any] | None = None
+    pad_token_id: int | None = None
+
+
+@Model.register(NAME, constructor="from_parts")
+class TextClassifier(PreTrainedModel, Model):
+    """Token vectors, a document vector, class scores (paper, section 5).
+
+    Registered as `text_classifier`. `save_pretrained`, `from_pretrained`, the Auto classes,
+    pipelines and `transformers.Trainer` work with it after `import sopa_plugin.models`.
+
+    Arguments of a config:
+        embedder: a `TokenEmbedder`.
+        encoder: a `Seq2VecEncoder`.
+        head: a `ClassifierHead`.
+    """
+
+    config_class = TextClassifierConfig
+    base_model_prefix = ""
+    accepts_loss_kwargs = False  # else transformers' Trainer hands forward more than it takes
+    class_log_prior: Tensor
+    _supports_sdpa = True  # said of the parts: an embedder's own model decides
+
+    def __init__(self, config: TextClassifierConfig) -> None:
+        super().__init__(config)
+        import_plugins((config.sopa_plugin or {}).get("plugins", []))
+        self.embedder = _build_embedder(config.embedder or {})
+        self.encoder: Seq2VecEncoder = Seq2VecEncoder.from_params(
+            config.encoder or {}, input_dim=self.embedder.get_output_dim()
+        )
+        self.head: ClassifierHead = ClassifierHead.from_params(
+            config.head or {},
+            input_dim=self.encoder.get_output_dim(),
+            num_labels=config.num_labels,
+        )
+        self.register_buffer("class_log_prior", torch.zeros(len(self.labels)))
+        self._frozen = [name for name, each in self.named_parameters() if not each.requires_grad]
+        self.post_init()
+
+    @classmethod
+    def from_parts(
+        cls,
+        embedder: Lazy[TokenEmbedder],
+        encoder: Lazy[Seq2VecEncoder],
+        tokenizer: PreTrainedTokenizerBase,
+        labels: list[str],
+        head: Lazy[ClassifierHead] = Lazy(ClassifierHead, "mlp"),  # noqa: B008
+    ) -> Self:
+        """A model to be trained: reads the files that the embedder's config names."""
+        params = fill_defaults(TokenEmbedder, embedder.params)
+        kind = params.pop("type")
+        embedder_class = TokenEmbedder.by_name(kind)
+        config = TextClassifierConfig(
+            embedder={"type": kind, **embedder_class.resolve(params, tokenizer)},
+            encoder=fill_defaults(Seq2VecEncoder, encoder.params),
+            head=fill_defaults(ClassifierHead, head.params),
+            sopa_plugin=record(NAME),
+            id2label=dict(enumerate(labels)),
+            label2id={label: number for number, label in enumerate(labels)},
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        model = cls(config)
+        model.tokenizer = tokenizer
+        model.embedder.load_pretrained(params, tokenizer)
+        return model
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; frozen weights stay frozen."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        for name in model._frozen:
+            model.get_parameter(name).requires_grad_(False)
+        return loaded
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        token_ids: Tensor | None = None,
+        rows: Tensor | None = None,
+        index: Tensor | None = None,
+        offsets: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> SequenceClassifierOutput:
+        """Logits `[batch, labels]`, and the mean cross-entropy where labels are given.
+
+        A batch comes in one of three ways:
+            padded: `input_ids`, `attention_mask`, both `[batch, tokens]`; without a mask every id
+                but the padding counts;
+            packed: distinct `token_ids [rows]`, `index [tokens]` and `offsets [batch + 1]` (see
+                `sopa_plugin.encoders.packing`), for an embedder that is not contextual;
+            embedded: the embedder's output `rows [rows, dim]` with `index` and `offsets`.
+        `token_type_ids` are taken, and ignored, since tokenizers give them: a document is one text.
+        """
+        if input_ids is not None:
+            input_ids, mask = self._clean(input_ids, attention_mask)
+            document, empty = self._encode_padded(input_ids, mask), ~mask.any(dim=1)
+        else:
+            rows = rows if token_ids is None else self._embed(token_ids)
+            if rows is None or index is None or offsets is None:
+                raise ValueError("expected input_ids, or token_ids or rows with index and offsets")
+            document = self._encode_packed(Packed(rows, index, offsets))
+            empty = offsets.diff() == 0
+        logits = self.head(document)
+        # no part can say anything about a document without a token
+        logits = torch.where(empty[:, None], self.class_log_prior.to(logits), logits)
+        loss = None if labels is None else functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    @property
+    def labels(self) -> list[str]:  # type: ignore[override]
+        """Names of the classes."""
+        names: dict[Any, str] = self.config.id2label or {}
+        return [names[number] for number in sorted(names)]
+
+    @property
+    def takes_packed(self) -> bool:
+        """Whether `token_ids` are this model's fastest input."""
+        return isinstance(self.encoder, PackedSeq2VecEncoder) and not self.embedder.contextual
+
+    def encode_texts(self, texts: Sequence[str], labels: Sequence[int] | None = None) -> Documents:
+        """`texts` tokenised."""
+        return Documents.encode(texts, self.tokenizer, labels)
+
+    def set_class_prior(self, labels: Integers) -> None:
+        """Gives a document without a token the class frequencies of `labels [documents]`."""
+        counts = torch.bincount(torch.from_numpy(labels), minlength=len(self.labels)).double()
+        # one more of each, so that no class is impossible
+        self.class_log_prior.copy_((counts + 1).div(counts.sum() + len(counts)).log())
+
+    def make_batch(self, documents: Documents, numbers: Integers) -> Batch:
+        """The arguments of `forward` for some documents, in the form that is fastest."""
+        if documents.vectors is not None:
+            return documents.embedded(numbers)
+        if self.takes_packed:
+            return documents.packed(numbers)
+        return documents.padded(numbers, self.config.pad_token_id or 0)
+
+    def logits(self, documents: Documents, batches: Iterator[Integers]) -> Tensor:
+        """Logits `[documents, labels]`, without dropout; zeros for documents in no batch."""
+        training = self.training
+        self.eval()
+        logits = torch.zeros(len(documents), len(self.labels), device=self.device)
+        with torch.inference_mode():
+            for numbers in batches:
+                batch = self.make_batch(documents, numbers)
+                batch.pop("labels", None)
+                batch = {name: each.to(self.device) for name, each in batch.items()}
+                logits[torch.from_numpy(numbers)] = self(**batch).logits.to(logits.dtype)
+        self.train(training)
+        return logits
+
+    def evaluation_batches(self, documents: Documents) -> Iterator[Integers]:
+        """Batches whose memory is bounded, each of documents of like length."""
+        return evaluation_batches(documents.lengths, EVALUATION_BATCH, EVALUATION_TOKENS)
+
+    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Log-probabilities of the classes, `[texts, labels]`."""
+        documents = self.encode_texts(texts)
+        logits = self.logits(documents, self.evaluation_batches(documents))
+        return logits.double().log_softmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
+
+    def to_device(self, device: str) -> None:
+        """Moves the model to a device."""
+        nn.Module.to(self, device)
+
+    def parameter_counts(self) -> dict[str, int]:
+        """`total`, `trainable`, each part's, and what a part says of itself (`encoder_formula`)."""
+        counts = {
+            "total": sum(each.numel() for each in self.parameters()),
+            "trainable": sum(each.numel() for each in self.parameters() if each.requires_grad),
+        }
+        for name, part in self.named_children():
+            counts[name] = sum(each.numel() for each in part.parameters())
+            count_own: Any = getattr(part, "parameter_counts", dict)
+            counts |= {f"{name}_{key}": number for key, number in count_own().items()}
+        return counts
+
+    def save(self, folder: Path) -> None:
+        """Writes the model and its tokenizer, as `save_pretrained` does."""
+        self.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The model with its tokenizer."""
+        model: Self = cls.from_pretrained(folder)
+        model.tokenizer = AutoTokenizer.from_pretrained(folder)
+        return model
+
+    @classmethod
+    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
+        """Words that the embedder has frozen vectors for."""
+        embedder = fill_defaults(TokenEmbedder, params["embedder"])
+        kind = embedder.pop("type")
+        return TokenEmbedder.by_name(kind).pretrained_words(embedder)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Nothing: parts draw their own weights, and are not to lose what was loaded."""
+
+    def _embed(self, token_ids: Tensor) -> Tensor:
+        rows: Tensor = self.embedder(token_ids, torch.ones_like(token_ids))
+        return rows
+
+    def _clean(self, input_ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Ids and mask `[batch, at least one]`; a tokenizer gives an empty text floating ones."""
+        padding = self.config.pad_token_id
+        if mask is None:
+            mask = torch.ones_like(input_ids) if padding is None else input_ids != padding
+        missing = int(input_ids.shape[1] == 0)
+        input_ids = functional.pad(input_ids.long(), (0, missing), value=padding or 0)
+        return input_ids, functional.pad(mask.bool(), (0, missing), value=False)
+
+    def _encode_padded(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        if self.takes_packed:
+            # as in training, so that a document's scores do not depend on the form of its batch
+            token_ids, index = input_ids[mask].unique(return_inverse=True)
+            return self._encode_packed(Packed(self._embed(token_ids), index, offsets_of(mask)))
+        document: Tensor = self.encoder(self.embedder(input_ids, mask), mask)
+        return document
+
+    def _encode_packed(self, packed: Packed) -> Tensor:
+        if isinstance(self.encoder, PackedSeq2VecEncoder):
+            return self.encoder.forward_packed(*packed)
+        document: Tensor = self.encoder(*pad(packed))
+        return document
+
+
+def _build_embedder(params: Mapping[str, Any]) -> TokenEmbedder:
+    """The embedder of resolved `params`, which are its constructor's, not those of a config."""
+    arguments = dict(params)
+    return TokenEmbedder.by_name(arguments.pop("type"))(**arguments)

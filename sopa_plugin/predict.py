@@ -1,0 +1,72 @@
+"""`python -m sopa_plugin.predict RUN < LINES`: classifies new text, line by line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from sopa_plugin.command_line import (
+    add_device,
+    add_include_package,
+    choose_device,
+    run_command,
+)
+from sopa_plugin.errors import UserError
+from sopa_plugin.models import load_model
+from sopa_plugin.models.prediction import predict_stream
+from sopa_plugin.registry import import_plugins
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parses arguments and predicts."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sopa_plugin.predict",
+        description="Classify text: a document a line in, a line of JSON with its label and the "
+        "probabilities of all classes out, in the same order.",
+    )
+    parser.add_argument("run", help="the folder of a finished run, or of any saved model")
+    parser.add_argument("-i", "--input", metavar="FILE", help="read this file instead of stdin")
+    parser.add_argument("-O", "--output", metavar="FILE", help="write this file instead of stdout")
+    parser.add_argument(
+        "--format",
+        choices=("auto", "text", "json"),
+        default="auto",
+        help='what a line holds: text, or JSON as in {"text": "..."}; by default JSON if the '
+        "first line does",
+    )
+    add_device(parser)
+    add_include_package(parser)
+    args = parser.parse_args(argv)
+    import_plugins(args.include_package)
+    with ExitStack() as files:
+        source = _open_input(args.input, files)
+        model = load_model(args.run)
+        model.to_device(choose_device(args.device))
+        predict_stream(model, source, _open_output(args.output, files), args.format)
+
+
+def _open_input(path: str | None, files: ExitStack) -> BinaryIO:
+    if path is None:
+        return sys.stdin.buffer
+    try:
+        return files.enter_context(Path(path).open("rb"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _open_output(path: str | None, files: ExitStack) -> TextIO:
+    if path is None:
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        return sys.stdout
+    try:
+        return files.enter_context(Path(path).open("w", encoding="utf-8", newline="\n"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+if __name__ == "__main__":
+    run_command(main)

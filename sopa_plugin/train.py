@@ -1,0 +1,61 @@
+"""`python -m sopa_plugin.train CONFIG`: trains the model that a config describes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sopa_plugin.command_line import add_include_package, add_override, run_command
+from sopa_plugin.registry import ConfigError, check, fill_defaults, import_plugins, load_config
+from sopa_plugin.training import Experiment, run_experiment
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parses arguments and trains."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sopa_plugin.train",
+        description="Train a model. On several devices: accelerate launch -m sopa_plugin.train ...",
+    )
+    parser.add_argument("config", help="a Jsonnet or JSON file")
+    parser.add_argument(
+        "-s",
+        "--serialization-dir",
+        metavar="DIR",
+        help="output folder; by default runs/<name of the config>",
+    )
+    add_override(parser)
+    add_include_package(parser)
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument("--force", action="store_true", help="replace the run that is in DIR")
+    begin.add_argument("--recover", action="store_true", help="continue the run that is in DIR")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--validate", action="store_true", help="check the config and stop")
+    only.add_argument(
+        "--print-config", action="store_true", help="print the config, defaults filled in, and stop"
+    )
+    args = parser.parse_args(argv)
+    config = read_checked(args.config, args.override, args.include_package)
+    if args.print_config:
+        print(json.dumps(fill_defaults(Experiment, config), indent=2))
+    elif args.validate:
+        print(f"{args.config}: no problems found")
+    else:
+        folder = args.serialization_dir or Path("runs", Path(args.config).stem)
+        run_experiment(config, folder, args.force, args.recover)
+
+
+def read_checked(path: str, overrides: Sequence[str], packages: Sequence[str]) -> dict[str, Any]:
+    """The config of a file; raises `ConfigError` naming the file, with every problem in it."""
+    import_plugins(packages)
+    config = load_config(path, overrides, Experiment)
+    problems = check(Experiment, config)
+    if problems:
+        raise ConfigError(problems, source=path)
+    return config
+
+
+if __name__ == "__main__":
+    run_command(main)

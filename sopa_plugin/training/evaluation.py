@@ -1,0 +1,76 @@
+"""Figures of a trained model on its own data, or on other data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+
+from sopa_plugin.data.readers import DatasetReader
+from sopa_plugin.errors import UserError
+from sopa_plugin.models import Model, load_model
+from sopa_plugin.registry import build
+from sopa_plugin.training.metrics import classification_metrics
+from sopa_plugin.training.run_folder import read_config
+
+
+def evaluate_split(
+    prefix: str, log_probabilities: NDArray[np.floating], labels: Sequence[int]
+) -> dict[str, Any]:
+    """Metrics under AllenNLP's flat names (`test_accuracy`)."""
+    metrics = classification_metrics(log_probabilities, np.array(labels))
+    return {f"{prefix}_{name}": value for name, value in metrics.items()}
+
+
+def evaluate_run(
+    folder: str | Path, data: Sequence[str] = (), device: str = "cpu"
+) -> Iterator[dict[str, Any]]:
+    """Metrics of a run's model: on its own dev and test sets, or on `data`.
+
+    Arguments:
+        folder: of a finished run.
+        data: files or folders in the format that the run was trained on. Of a folder its test set
+            is taken, or what the reader splits off as one.
+        device: where the model is to run.
+
+    Yields:
+        `data`, `split`, `accuracy`, `macro_f1`, `loss`, `examples`.
+
+    Raises `UserError` for a label that the model does not know. Labels are matched by name.
+    """
+    folder = Path(folder)
+    model = load_model(folder)
+    model.to_device(device)
+    params = read_config(folder)["dataset"]
+    if not data:
+        splits = build(DatasetReader, params).read()
+        for split in ("dev", "test"):
+            if split in splits:
+                yield {"data": params.get("path"), **_evaluate(model, split, splits[split])}
+    for path in data:
+        yield {"data": path, **_evaluate(model, "test", _read(params, path, model.labels))}
+
+
+def _read(params: dict[str, Any], path: str, labels: list[str]) -> Dataset:
+    if Path(path).is_file():
+        return build(DatasetReader, params).read_file(path, labels)
+    return build(DatasetReader, {**params, "path": path}).read()["test"]
+
+
+def _evaluate(model: Model, split: str, data: Dataset) -> dict[str, Any]:
+    names = data.features["label"].names
+    unknown = {names[number] for number in data["label"]} - set(model.labels)
+    if unknown:
+        raise UserError(
+            f"the {split} set has the label '{min(unknown)}', which the model does not know; "
+            f"expected {', '.join(model.labels)}"
+        )
+    # by name: the same class may have another number in other data
+    number_of = {label: number for number, label in enumerate(model.labels)}
+    labels = [number_of[names[number]] for number in data["label"]]
+    metrics = classification_metrics(model.log_probabilities(data["text"]), np.array(labels))
+    return {"split": split, **metrics}

@@ -1,0 +1,38 @@
+"""What is measured of a classifier on a set of documents."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+METRICS = ("accuracy", "loss", "macro_f1")
+"""What `validation_metric` may name."""
+
+
+def classification_metrics(
+    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer]
+) -> dict[str, float | int]:
+    """`accuracy`, `macro_f1`, `loss` (mean negative log-likelihood) and the number of `examples`.
+
+    Arguments:
+        log_probabilities: `[examples, classes]`.
+        labels: true class numbers, `[examples]`.
+    """
+    predictions = log_probabilities.argmax(axis=1)
+    loss = -log_probabilities[np.arange(len(labels)), labels]
+    return {
+        "accuracy": float((predictions == labels).mean()),
+        "macro_f1": macro_f1(predictions, labels),
+        "loss": float(loss.mean(dtype=np.float64)),
+        "examples": len(labels),
+    }
+
+
+def macro_f1(predictions: NDArray[np.integer], labels: NDArray[np.integer]) -> float:
+    """Mean F1 of the classes that are true or predicted of any example, as scikit-learn has it."""
+    scores = []
+    for label in np.union1d(predictions, labels):
+        true, predicted = labels == label, predictions == label
+        # F1 = 2 TP / (2 TP + FP + FN)
+        scores.append(2 * (true & predicted).sum() / (true.sum() + predicted.sum()))
+    return float(np.mean(scores))

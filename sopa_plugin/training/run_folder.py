@@ -1,0 +1,202 @@
+"""The folder of a run: made, continued or refused, and filled at the end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.models import Model
+
+CONFIG = "experiment.json"
+EPOCHS = "epochs.jsonl"
+LOG = "train.log"
+METRICS = "metrics.json"
+CARD = "README.md"
+
+logger = logging.getLogger(__name__)
+
+
+class RunFolder:
+    """Where a run keeps everything: config, log, checkpoints, and in the end the model.
+
+    Every file is written aside and renamed; `metrics.json` comes last, so a folder that has it is
+    complete. Among several processes, only the first one writes.
+
+    Arguments:
+        path: the folder.
+        config: the experiment's config with every default filled in.
+        force: replace the folder if it is there and a run's.
+        recover: continue the run in it.
+
+    Attributes:
+        recovering: whether there is a run to continue.
+        finished: its metrics, if it had finished.
+
+    Raises `UserError` if the folder is there and neither is wanted or possible.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        config: Mapping[str, Any],
+        force: bool = False,
+        recover: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self.config = dict(config)
+        found: list[Any] = [None, None]
+        if PartialState().is_main_process:  # the others may come when it has begun already
+            found = [self._look(force, recover), self._finished() if recover else None]
+        self.recovering, self.finished = broadcast_object_list(found)
+
+    def _look(self, force: bool, recover: bool) -> bool:
+        """Whether there is a run to continue; raises `UserError` if the folder is in the way."""
+        if force and recover:
+            raise UserError("--force begins anew and --recover continues: give one of them")
+        occupied = self.path.exists() and not (self.path.is_dir() and _is_empty(self.path))
+        if recover and occupied:
+            self._check_recoverable()
+        elif occupied and not force:
+            raise UserError(
+                f"{self.path}: the output folder exists already; choose another with -s, replace "
+                "it with --force, or continue its run with --recover"
+            )
+        elif occupied and not is_run_folder(self.path):
+            raise UserError(
+                f"{self.path}: not the folder of a run (no {CONFIG} of an experiment in it), so "
+                "--force does not delete it; choose another folder with -s"
+            )
+        return recover and occupied
+
+    def _finished(self) -> dict[str, Any] | None:
+        file = self.path / METRICS
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def cache(self) -> Path:
+        """What training needs for a while on disk; gone in the end."""
+        return self.path / ".cache"
+
+    def start(self) -> None:
+        """Makes the folder, or the folder of a recovered run ready."""
+        state = PartialState()
+        if state.is_main_process:
+            if self.recovering:
+                shutil.rmtree(self.cache, ignore_errors=True)
+            else:
+                self._make()
+            self._log_to_file()
+        state.wait_for_everyone()
+
+    def log_epochs(self, history: Iterable[Mapping[str, Any]]) -> None:
+        """Writes one line of JSON an epoch."""
+        if PartialState().is_main_process:
+            lines = [json.dumps(metrics) + "\n" for metrics in history]
+            write_file(self.path / EPOCHS, "".join(lines))
+
+    def finish(self, model: Model, metrics: Mapping[str, Any], card: str) -> None:
+        """Saves the model with its tokenizer, the model card and, last, `metrics.json`."""
+        state = PartialState()
+        if state.is_main_process:
+            saving = self.path / ".saving"
+            shutil.rmtree(saving, ignore_errors=True)
+            saving.mkdir()
+            model.save(saving)
+            for file in sorted(saving.iterdir()):
+                os.replace(file, self.path / file.name)
+            saving.rmdir()
+            shutil.rmtree(self.cache, ignore_errors=True)
+            write_file(self.path / CARD, card)
+            write_file(self.path / METRICS, json.dumps(metrics, indent=2) + "\n")
+        state.wait_for_everyone()
+
+    def _make(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._beside("new")
+        new.mkdir()
+        write_file(new / CONFIG, json.dumps(self.config, indent=2) + "\n")
+        old = self._beside("old")
+        if self.path.exists():
+            os.rename(self.path, old)
+        os.rename(new, self.path)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def _beside(self, what: str) -> Path:
+        return self.path.parent / f".{self.path.name}.{what}-{os.getpid()}"
+
+    def _log_to_file(self) -> None:
+        handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        for each in logging.getLogger("sopa_plugin").handlers[:]:
+            if isinstance(each, logging.FileHandler):  # of a run before, in the same process
+                logging.getLogger("sopa_plugin").removeHandler(each)
+                each.close()
+        logging.getLogger("sopa_plugin").addHandler(handler)
+
+    def _check_recoverable(self) -> None:
+        if not is_run_folder(self.path):
+            raise UserError(f"{self.path}: not the folder of a run; there is nothing to recover")
+        before = read_config(self.path)
+        changed = sorted(_differences(before, self.config))
+        if changed:
+            raise UserError(
+                f"{self.path}: the run in this folder has another config; it differs at "
+                f"{', '.join(changed)}. Recover it with the same config, or begin anew with "
+                "--force or in another folder (-s)"
+            )
+
+
+def is_run_folder(path: Path) -> bool:
+    """Whether `path` is the folder of a run."""
+    try:
+        config = read_config(path)
+    except UserError:
+        return False
+    return isinstance(config, dict) and {"dataset", "model", "trainer"} <= config.keys()
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The filled-in config of a run."""
+    file = path / CONFIG
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{file}: cannot be read ({error}); expected the folder of a run"
+        ) from error
+
+
+def write_file(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all."""
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)
+
+
+def _is_empty(path: Path) -> bool:
+    return next(path.iterdir(), None) is None
+
+
+def _differences(old: Any, new: Any, path: str = "") -> Iterable[str]:
+    """The paths at which two configs differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old.keys() | new.keys():
+            yield from _differences(
+                old.get(key), new.get(key), f"{path}.{key}" if path else str(key)
+            )
+    elif old != new:
+        yield path

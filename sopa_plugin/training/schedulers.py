@@ -1,0 +1,119 @@
+"""Learning-rate schedulers by name: torch's, and transformers' two with a warm-up."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch.optim import lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
+
+from sopa_plugin.registry import Lazy, Registrable
+
+
+class Scheduler(Registrable):
+    """A torch scheduler, by the name below or its dotted path; the arguments are its own.
+
+    `one_cycle`, `cyclic` and those with a warm-up step after every optimizer step, the others
+    after every epoch. The optimizer and the number of optimizer steps are handed over.
+    """
+
+    handed_over: ClassVar[frozenset[str]] = frozenset({"optimizer", "total_steps", "last_epoch"})
+    also_accepts: ClassVar[tuple[type, ...]] = (LRScheduler,)
+
+
+@Scheduler.register("reduce_on_plateau")
+class ReduceOnPlateau(lr_scheduler.ReduceLROnPlateau):
+    """torch's `ReduceLROnPlateau` on the trainer's `validation_metric`, whose sign is the mode."""
+
+    handed_over: ClassVar[frozenset[str]] = frozenset({"mode"})
+
+
+@Scheduler.register("linear_with_warmup")
+def linear_with_warmup(
+    optimizer: torch.optim.Optimizer, total_steps: int, warmup: float = 0.1
+) -> LRScheduler:
+    """Up in a line over the share `warmup` of all steps, then down in a line to 0."""
+    return get_linear_schedule_with_warmup(optimizer, round(warmup * total_steps), total_steps)  # type: ignore[no-any-return]
+
+
+@Scheduler.register("cosine_with_warmup")
+def cosine_with_warmup(
+    optimizer: torch.optim.Optimizer, total_steps: int, warmup: float = 0.1
+) -> LRScheduler:
+    """Up in a line over the share `warmup` of all steps, then down along a cosine to 0."""
+    return get_cosine_schedule_with_warmup(optimizer, round(warmup * total_steps), total_steps)  # type: ignore[no-any-return]
+
+
+_TORCH: dict[str, type[LRScheduler]] = {
+    "constant": lr_scheduler.ConstantLR,
+    "cosine_annealing": lr_scheduler.CosineAnnealingLR,
+    "cosine_annealing_warm_restarts": lr_scheduler.CosineAnnealingWarmRestarts,
+    "cyclic": lr_scheduler.CyclicLR,
+    "exponential": lr_scheduler.ExponentialLR,
+    "linear": lr_scheduler.LinearLR,
+    "multi_step": lr_scheduler.MultiStepLR,
+    "one_cycle": lr_scheduler.OneCycleLR,
+    "polynomial": lr_scheduler.PolynomialLR,
+    "step": lr_scheduler.StepLR,
+}
+for _name, _class in _TORCH.items():
+    Scheduler.register(_name)(_class)
+
+_EVERY_STEP: tuple[Any, ...] = (
+    lr_scheduler.OneCycleLR,
+    lr_scheduler.CyclicLR,
+    linear_with_warmup,
+    cosine_with_warmup,
+)
+
+
+class Schedule:
+    """A scheduler that knows when to step.
+
+    Arguments:
+        scheduler: its config; None keeps the learning rates as they are.
+        optimizer: whose learning rates it sets.
+        total_steps: optimizer steps of the longest possible training.
+        larger_is_better: the sign of the metric that `after_epoch` is given.
+    """
+
+    def __init__(
+        self,
+        scheduler: Lazy[Scheduler] | None,
+        optimizer: torch.optim.Optimizer,
+        total_steps: int,
+        larger_is_better: bool,
+    ) -> None:
+        self.scheduler: Any = None
+        self._every_step = False
+        if scheduler is None:
+            return
+        kind: Any = Scheduler.by_name(scheduler.params["type"])
+        handed_over = {"optimizer": optimizer, "total_steps": total_steps}
+        if kind is ReduceOnPlateau:
+            handed_over["mode"] = "max" if larger_is_better else "min"
+        self.scheduler = scheduler.construct(**handed_over)
+        self._every_step = kind in _EVERY_STEP
+
+    def after_step(self) -> None:
+        """To be called after every optimizer step."""
+        if self._every_step:
+            self.scheduler.step()
+
+    def after_epoch(self, metric: float) -> None:
+        """To be called after every epoch with the dev set's metric."""
+        if isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau):
+            self.scheduler.step(metric)
+        elif self.scheduler is not None and not self._every_step:
+            self.scheduler.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {} if self.scheduler is None else dict(self.scheduler.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """From a checkpoint."""
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state)

@@ -1,0 +1,121 @@
+"""The trainer of linear models: logistic regression by scikit-learn."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+from datasets import DatasetDict
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.extras import require
+from sopa_plugin.models import Model
+from sopa_plugin.models.linear_model import LinearModel
+from sopa_plugin.training.metrics import classification_metrics
+from sopa_plugin.training.run_folder import RunFolder
+from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
+
+logger = logging.getLogger(__name__)
+
+
+@Trainer.register("sklearn")
+class SklearnTrainer(Trainer):
+    """Fits a `LinearModel` by L2-regularised logistic regression (appendix of the paper).
+
+    Registered as `sklearn`. The answer does not depend on the seed. Metrics are those of the other
+    trainers, as of one epoch.
+
+    Arguments:
+        C: inverse strength of the regularisation, as in scikit-learn; the paper tries 0.001 to 1.
+        max_iter: most iterations of the solver.
+        tol: at what change of the gradient the solver stops.
+        balanced: whether classes count alike, however many documents they have.
+    """
+
+    trains: ClassVar[type[Model]] = LinearModel
+
+    def __init__(
+        self, C: float = 1.0, max_iter: int = 1000, tol: float = 1e-4, balanced: bool = False
+    ) -> None:
+        self.C = C
+        self.max_iter = max_iter
+        self.tol = tol
+        self.balanced = balanced
+        for key, message in self.check_params(vars(self)):
+            raise ValueError(f"{key}: {message}")
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Problems with values that type hints cannot tell."""
+        for key in ("C", "tol"):
+            if params[key] <= 0:
+                yield key, f"expected a number above 0, found {params[key]}"
+        if params["max_iter"] < 1:
+            yield "max_iter", f"expected at least 1, found {params['max_iter']}"
+
+    def set_up(self, model: Model, run: RunFolder) -> None:
+        """Makes sure that scikit-learn is there."""
+        require("sklearn.linear_model", "the trainer sklearn")
+
+    def train(
+        self,
+        model: Model,
+        data: DatasetDict,
+        run: RunFolder,
+        seed: int,
+        on_epoch: OnEpoch | None = None,
+    ) -> Metrics:
+        """Finds the features, then their weights (see `Trainer.train`)."""
+        assert isinstance(model, LinearModel)
+        began = time.monotonic()
+        labels = {split: np.array(data[split]["label"]) for split in ("train", "dev")}
+        _check_classes(labels["train"], model.labels)
+        features = model.fit_features(data["train"]["text"])
+        logger.info("%d features of %d documents", features.shape[1], features.shape[0])
+        self._fit(model, features, labels["train"])
+        metrics: Metrics = {"epoch": 0}
+        for split, prefix in (("train", "training"), ("dev", "validation")):
+            found = classification_metrics(
+                model.log_probabilities(data[split]["text"]), labels[split]
+            )
+            metrics |= {f"{prefix}_{name}": value for name, value in found.items()}
+        run.log_epochs([metrics])
+        if on_epoch is not None:
+            on_epoch(metrics)
+        best = {f"best_{key}": metrics[key] for key in metrics if key.startswith("validation_")}
+        return {
+            "best_epoch": 0,
+            "training_epochs": 1,
+            "training_duration": str(timedelta(seconds=time.monotonic() - began)),
+            **metrics,
+            **best,
+        }
+
+    def _fit(self, model: LinearModel, features: Any, labels: np.ndarray) -> None:
+        linear_model = require("sklearn.linear_model", "the trainer sklearn")
+        regression = linear_model.LogisticRegression(
+            C=self.C,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            class_weight="balanced" if self.balanced else None,
+        ).fit(features, labels)
+        if regression.n_iter_.max() >= self.max_iter:
+            logger.warning(
+                "trainer.max_iter: the solver had not converged after %d iterations; raise it",
+                self.max_iter,
+            )
+        model.coefficients = regression.coef_
+        model.intercepts = regression.intercept_
+
+
+def _check_classes(labels: np.ndarray, names: list[str]) -> None:
+    missing = [name for number, name in enumerate(names) if number not in labels]
+    if missing:
+        raise UserError(
+            f"the training set has no example of the class '{missing[0]}'; expected some of each "
+            "class (of a small subset, another dataset.subsample_seed may have)"
+        )

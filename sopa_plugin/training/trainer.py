@@ -1,0 +1,63 @@
+"""The base class of everything that trains a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from datasets import DatasetDict
+from numpy.typing import NDArray
+
+from sopa_plugin.models import Model
+from sopa_plugin.registry import Registrable
+from sopa_plugin.training.run_folder import RunFolder
+
+Metrics = dict[str, Any]
+OnEpoch = Callable[[Metrics], None]
+
+
+class Trainer(Registrable):
+    """Trains a model on a data set.
+
+    What comes before (reading, building) and after (test figures, the saved model, `metrics.json`)
+    is the same for all trainers and done by `Experiment`, in this order: `set_up`, `train`,
+    `log_probabilities` for dev and test.
+    """
+
+    default_implementation: ClassVar[str | None] = "accelerate"
+    trains: ClassVar[type[Model]] = Model
+    """The models that it can train."""
+
+    def set_up(self, model: Model, run: RunFolder) -> None:
+        """Makes sure that this machine can train as configured, before there is a run folder.
+
+        Raises `UserError` if it cannot.
+        """
+
+    def train(
+        self,
+        model: Model,
+        data: DatasetDict,
+        run: RunFolder,
+        seed: int,
+        on_epoch: OnEpoch | None = None,
+    ) -> Metrics:
+        """Trains `model` in place and leaves the best one in it.
+
+        Arguments:
+            model: as built.
+            data: `train`, `dev` and `test`, with columns `text` and `label`.
+            run: where checkpoints and logs go, and come from if the run is recovered.
+            seed: of everything random.
+            on_epoch: called with each epoch's metrics; what it raises stops the training.
+
+        Returns:
+            What is known of the training, by AllenNLP's names: `training_epochs`, `best_epoch`,
+            `training_duration`, `training_*`, `validation_*`, `best_validation_*`.
+        """
+        raise NotImplementedError
+
+    def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Log-probabilities `[texts, labels]`; every process gets all of them."""
+        return model.log_probabilities(texts)
