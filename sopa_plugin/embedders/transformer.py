@@ -116,10 +116,14 @@ class TransformerEmbedder(TokenEmbedder):
         name = params["model"]
         with _reading(name):
             config = AutoConfig.from_pretrained(name)
-        _check_tokenizer(name, config, tokenizer)
-        limit = min(
-            tokenizer.model_max_length, getattr(config, "max_position_embeddings", 0) or _UNLIMITED
-        )
+            own_tokenizer = AutoTokenizer.from_pretrained(name)
+        if own_tokenizer.get_vocab() != tokenizer.get_vocab():
+            raise UserError(
+                f"embedder: the tokenizer does not belong to '{name}'; "
+                f"expected tokenizer: {{type: 'pretrained', model: '{name}'}}"
+            )
+        positions = getattr(config, "max_position_embeddings", None) or _UNLIMITED
+        limit = min(own_tokenizer.model_max_length, positions)
         max_length = params.get("max_length") or limit
         if max_length > limit:
             raise UserError(
@@ -185,19 +189,6 @@ def _plain(config: PreTrainedConfig) -> dict[str, Any]:
     config.dtype = None
     plain = json.loads(config.to_json_string(use_diff=True))
     return {key: value for key, value in plain.items() if key not in where}
-
-
-def _check_tokenizer(
-    name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    """Ids mean something only to the model whose tokenizer made them."""
-    with _reading(name):
-        own = AutoTokenizer.from_pretrained(name)
-    if own.get_vocab() != tokenizer.get_vocab():
-        raise UserError(
-            f"embedder: the tokenizer does not belong to '{name}'; "
-            f"expected tokenizer: {{type: 'pretrained', model: '{name}'}}"
-        )
 
 
 def _stretches(values: Tensor, length: int) -> Tensor:

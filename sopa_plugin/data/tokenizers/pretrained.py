@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from sopa_plugin.data.tokenizers.tokenizer import Tokenizer
 from sopa_plugin.errors import UserError
@@ -16,7 +17,7 @@ class PretrainedTokenizer(Tokenizer):
     """The tokenizer of a pretrained model; belongs with the `transformer` embedder.
 
     Registered as `pretrained`. Its word pieces are the automaton's tokens, the special tokens that
-    it adds around a document (`[CLS]`, `[SEP]`) among them.
+    it adds around a document (`[CLS]`, `[SEP]`) among them. Documents may have any length.
 
     Arguments:
         model: A folder or a Hub id; the same as the embedder's `model`.
@@ -28,13 +29,13 @@ class PretrainedTokenizer(Tokenizer):
     def build(
         self, train: Iterable[str], dev: Iterable[str], pretrained_words: Iterable[str]
     ) -> PreTrainedTokenizerBase:
-        """The tokenizer as published; the documents do not change it.
+        """The tokenizer as published, but for its length limit; the documents do not change it.
 
         Raises:
             UserError: There is no such tokenizer, or the Hub is out of reach.
         """
         try:
-            return AutoTokenizer.from_pretrained(self.model)
+            tokenizer = AutoTokenizer.from_pretrained(self.model)
         except (OSError, ValueError, ImportError) as error:
             raise UserError(
                 f"tokenizer.model: no tokenizer from '{self.model}'. Expected a folder "
@@ -42,3 +43,6 @@ class PretrainedTokenizer(Tokenizer):
                 "Hub, which must be in reach (HF_HUB_OFFLINE unset, HF_TOKEN set for private ones, "
                 f"HF_ENDPOINT for a mirror) or in the cache (HF_HOME). Found: {error}"
             ) from error
+        # the embedder takes documents of any length: no warning, and nothing cut off
+        tokenizer.model_max_length = VERY_LARGE_INTEGER
+        return tokenizer
