@@ -5,6 +5,7 @@ from __future__ import annotations
 from sopa_plugin.encoders.bilstm import BilstmEncoder
 from sopa_plugin.encoders.cnn import CnnEncoder
 from sopa_plugin.encoders.dan import DanEncoder
+from sopa_plugin.encoders.mean import MeanEncoder
 from sopa_plugin.encoders.packing import Packed, pack, pad
 from sopa_plugin.encoders.seq2vec_encoder import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.sopa import SopaEncoder
@@ -13,6 +14,7 @@ __all__ = [
     "BilstmEncoder",
     "CnnEncoder",
     "DanEncoder",
+    "MeanEncoder",
     "Packed",
     "PackedSeq2VecEncoder",
     "Seq2VecEncoder",

@@ -68,7 +68,13 @@ class WhitespaceTokenizer(Tokenizer):
         Raises:
             UserError: `vocabulary` is `vectors` and there are no pretrained words.
         """
-        return make_tokenizer(self._choose(train, dev, iter(pretrained_words)), self.lowercase)
+        words = self._choose(train, dev, iter(pretrained_words))
+        return make_tokenizer(words, self.lowercase, self.pre_tokenizer())
+
+    @staticmethod
+    def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
+        """What splits text into words."""
+        return pre_tokenizers.Split(Regex(BLANKS), "removed")
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -112,13 +118,17 @@ class WhitespaceTokenizer(Tokenizer):
         return list(islice(words, self.max_pretrained_words))
 
 
-def make_tokenizer(words: Iterable[str], lowercase: bool = False) -> PreTrainedTokenizerFast:
-    """A tokenizer that splits on blanks and numbers `words` from 2 in their order."""
+def make_tokenizer(
+    words: Iterable[str],
+    lowercase: bool = False,
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
+) -> PreTrainedTokenizerFast:
+    """A tokenizer that numbers `words` from 2 in their order, and splits on blanks by default."""
     vocabulary = {PADDING: 0, UNKNOWN: 1}
     for word in words:
         vocabulary.setdefault(word, len(vocabulary))
     backend = FastTokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(BLANKS), "removed")
+    backend.pre_tokenizer = pre_tokenizer or WhitespaceTokenizer.pre_tokenizer()
     if lowercase:
         backend.normalizer = normalizers.Lowercase()
     return PreTrainedTokenizerFast(

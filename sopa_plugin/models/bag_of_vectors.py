@@ -1,0 +1,112 @@
+"""Bag of vectors: logistic regression over the average of a document's token vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin.data.batches import Documents, evaluation_batches
+from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.models.linear_model import LinearModel, Tensors
+from sopa_plugin.models.model import Model
+from sopa_plugin.registry import Lazy, fill_defaults
+
+BATCH_SIZE = 256
+BATCH_TOKENS = 2**14  # bounds the memory of a padded batch
+EMBEDDER = "embedder."  # prefix of the embedder's weights in a saved model
+
+
+@Model.register("bag_of_vectors", constructor="from_parts")
+class BagOfVectors(LinearModel):
+    """The average of frozen token vectors, words or a transformer's, as features.
+
+    Registered as `bag_of_vectors`; trained by `sklearn`. The embedder is used as it is.
+
+    Arguments of a config:
+        embedder: a `TokenEmbedder`.
+    """
+
+    name: ClassVar[str] = "bag_of_vectors"
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        labels: list[str],
+        embedder: dict[str, Any],
+    ) -> None:
+        super().__init__(tokenizer, labels)
+        self._params = embedder
+        arguments = dict(embedder)
+        self.embedder: TokenEmbedder = TokenEmbedder.by_name(arguments.pop("type"))(**arguments)
+        self.embedder.eval()
+
+    @classmethod
+    def from_parts(
+        cls,
+        embedder: Lazy[TokenEmbedder],
+        tokenizer: PreTrainedTokenizerBase,
+        labels: list[str],
+    ) -> Self:
+        """A model to be trained: reads the files that the embedder's config names."""
+        params = fill_defaults(TokenEmbedder, embedder.params)
+        kind = params.pop("type")
+        resolved = TokenEmbedder.by_name(kind).resolve(params, tokenizer)
+        model = cls(tokenizer, labels, {"type": kind, **resolved})
+        model.embedder.load_pretrained(params, tokenizer)
+        return model
+
+    @classmethod
+    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
+        """Words that the embedder has frozen vectors for."""
+        embedder = fill_defaults(TokenEmbedder, params["embedder"])
+        kind = embedder.pop("type")
+        return TokenEmbedder.by_name(kind).pretrained_words(embedder)
+
+    def arguments(self) -> dict[str, Any]:
+        """What the embedder is built from, with no file but its own."""
+        return {"embedder": self._params}
+
+    def fit_features(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """The features, which are given by the embedder."""
+        return self.features(texts)
+
+    @torch.inference_mode()
+    def features(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Average vectors `[texts, dim]`; zeros for an empty text."""
+        documents = Documents.encode(texts, self.tokenizer)
+        features = np.zeros((len(documents), self.embedder.get_output_dim()))
+        device = next(self.embedder.parameters()).device
+        for numbers in evaluation_batches(documents.lengths, BATCH_SIZE, BATCH_TOKENS):
+            batch = documents.padded(numbers, self.tokenizer.pad_token_id or 0)
+            ids, mask = (batch[key].to(device) for key in ("input_ids", "attention_mask"))
+            vectors = self.embedder(ids, mask).masked_fill(~mask.bool()[:, :, None], 0.0)
+            mean = vectors.sum(dim=1) / mask.sum(dim=1).clamp(min=1)[:, None]
+            features[numbers] = mean.double().cpu().numpy()
+        return features
+
+    def to_device(self, device: str) -> None:
+        """Moves the embedder."""
+        self.embedder.to(device)
+
+    def parameter_counts(self) -> dict[str, int]:
+        """As of every linear model, `total` with the embedder."""
+        counts = super().parameter_counts()
+        embedder = sum(each.numel() for each in self.embedder.parameters())
+        return {**counts, "total": counts["total"] + embedder, "embedder": embedder}
+
+    def feature_state(self) -> tuple[Any, Tensors]:
+        """The embedder's weights."""
+        weights = self.embedder.state_dict()
+        tensors = {EMBEDDER + key: each.cpu().numpy() for key, each in weights.items()}
+        return {"dimensions": self.embedder.get_output_dim()}, tensors
+
+    def set_feature_state(self, description: Any, tensors: Tensors) -> None:
+        """Takes what `feature_state` gave."""
+        self.embedder.load_state_dict(
+            {key.removeprefix(EMBEDDER): torch.from_numpy(each) for key, each in tensors.items()}
+        )

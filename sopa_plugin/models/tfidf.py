@@ -1,0 +1,111 @@
+"""TF-IDF: logistic regression over weighted counts of words and word sequences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.extras import require
+from sopa_plugin.models.linear_model import LinearModel, Tensors
+from sopa_plugin.models.model import Model
+
+
+@Model.register("tfidf")
+class Tfidf(LinearModel):
+    """Counts of n-grams, scaled by how few documents have them (scikit-learn's definition).
+
+    Registered as `tfidf`; trained by `sklearn`. The tokenizer's tokens are counted.
+
+    Arguments:
+        max_ngram: most tokens of an n-gram; 1 counts single tokens.
+        min_documents: leave out n-grams in fewer training documents.
+        max_features: keep only the most frequent n-grams; null keeps all.
+        sublinear: count c as 1 + log c.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    name: ClassVar[str] = "tfidf"
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        labels: list[str],
+        max_ngram: int = 2,
+        min_documents: int = 1,
+        max_features: int | None = None,
+        sublinear: bool = True,
+    ) -> None:
+        super().__init__(tokenizer, labels)
+        self.max_ngram = max_ngram
+        self.min_documents = min_documents
+        self.max_features = max_features
+        self.sublinear = sublinear
+        for key, message in self.check_params(self.arguments()):
+            raise ValueError(f"{key}: {message}")
+        self.vectorizer: Any = None
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Problems with values that type hints cannot tell."""
+        for key in ("max_ngram", "min_documents", "max_features"):
+            if params[key] is not None and params[key] < 1:
+                yield key, f"expected at least 1, found {params[key]}"
+
+    def arguments(self) -> dict[str, Any]:
+        """Constructor arguments of a config."""
+        return {
+            "max_ngram": self.max_ngram,
+            "min_documents": self.min_documents,
+            "max_features": self.max_features,
+            "sublinear": self.sublinear,
+        }
+
+    def fit_features(self, texts: Sequence[str]) -> Any:
+        """Decides which n-grams count; the texts' features, sparse `[texts, n-grams]`."""
+        self.vectorizer = self._make_vectorizer(None)
+        try:
+            return self.vectorizer.fit_transform(texts)
+        except ValueError as error:  # nothing is left to count
+            raise UserError(
+                f"model.min_documents: no n-gram is in {self.min_documents} of the {len(texts)} "
+                "training documents; lower it"
+            ) from error
+
+    def features(self, texts: Sequence[str]) -> Any:
+        """Weighted counts, sparse `[texts, n-grams]`; rows have length 1."""
+        return self.vectorizer.transform(texts)
+
+    def feature_state(self) -> tuple[Any, Tensors]:
+        """The n-grams, their tokens joined by blanks, and their weights."""
+        ngrams = self.vectorizer.get_feature_names_out().tolist()
+        return {"ngrams": ngrams}, {"inverse_document_frequencies": self.vectorizer.idf_}
+
+    def set_feature_state(self, description: Any, tensors: Tensors) -> None:
+        """Takes what `feature_state` gave."""
+        self.vectorizer = self._make_vectorizer(description["ngrams"])
+        self.vectorizer.idf_ = tensors["inverse_document_frequencies"]
+
+    def _make_vectorizer(self, vocabulary: list[str] | None) -> Any:
+        text = require("sklearn.feature_extraction.text", "the model tfidf")
+        return text.TfidfVectorizer(
+            tokenizer=self._tokens,
+            token_pattern=None,
+            lowercase=False,
+            ngram_range=(1, self.max_ngram),
+            min_df=1 if vocabulary is not None else self.min_documents,
+            max_features=None if vocabulary is not None else self.max_features,
+            sublinear_tf=self.sublinear,
+            vocabulary=vocabulary,
+            dtype=np.float64,
+        )
+
+    def _tokens(self, text: str) -> list[str]:
+        """Tokens as n-grams have them: without blanks, by which an n-gram's tokens are joined."""
+        return [re.sub(" ", "_", token) for token in self.tokenizer.tokenize(text)]
