@@ -60,7 +60,7 @@ class Kernel(Protocol):
         steps: Tensor,
         num_rows: int,
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of `scores [N, R]` and `epsilon [Q]` from `grad [B, K]`, along the best paths."""
+        """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths; `grad [B, K]`."""
         ...
 
 

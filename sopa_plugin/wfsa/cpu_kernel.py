@@ -1,0 +1,142 @@
+"""The recurrence on the CPU: max semirings in float32, compiled by numba, in threads of our own.
+
+An implementation of `dispatch.Kernel`. Forward threads share out the documents and backward threads
+the patterns, so that no two write the same number and every number is computed in one order:
+results are bit for bit the same from run to run and for every number of threads. That number is
+`torch.get_num_threads()`; small batches stay on the calling thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sopa_plugin.wfsa.kernels import max_plus
+from sopa_plugin.wfsa.kernels.plan import columns_of, plan_of
+from sopa_plugin.wfsa.kernels.thread_pool import ThreadPool, num_threads
+from sopa_plugin.wfsa.layout import Layout
+
+LEAST_STATES = 300_000
+"""States to compute (tokens times states) from which a thread pays: about 0.1 ms of work."""
+
+LEAST_PATHS = 4_000
+"""Best paths to walk back from which a thread pays: about 0.1 ms of work."""
+
+_pool = ThreadPool()
+
+
+def forward(
+    layout: Layout,
+    scores: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    epsilon: Tensor,
+    keep_paths: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Document scores and, with `keep_paths`, the best paths; see `dispatch.Kernel`.
+
+    Raises:
+        ValueError: shapes or offsets do not fit together.
+        IndexError: `index` names a row that `scores` has not.
+    """
+    best = (len(offsets) - 1, layout.num_patterns)
+    document_scores = torch.empty(best)
+    ends, final, steps = (
+        torch.empty(best if keep_paths else 0, dtype=torch.int32),
+        torch.empty(best if keep_paths else 0, dtype=torch.uint8),
+        torch.empty((len(index), layout.num_states) if keep_paths else 0, dtype=torch.uint8),
+    )
+    outputs = (document_scores, ends, final, steps) if keep_paths else (document_scores,)
+    function = max_plus.best_paths if keep_paths else max_plus.best_scores
+    _by_documents(function, layout, scores, index, offsets, epsilon, *outputs)
+    return document_scores, ends, final, steps
+
+
+def end_scores(
+    layout: Layout, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor
+) -> Tensor:
+    """Score of the best match ending at each token, `[M, K]`; see `dispatch.Kernel`.
+
+    Raises as `forward` does.
+    """
+    found = torch.empty(len(index), layout.num_patterns)
+    _by_documents(max_plus.scores_by_end, layout, scores, index, offsets, epsilon, found)
+    return found
+
+
+def backward(
+    layout: Layout,
+    grad: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    ends: Tensor,
+    final: Tensor,
+    steps: Tensor,
+    num_rows: int,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths; see `dispatch.Kernel`.
+
+    Takes what `forward` gave for the same `index` and `offsets`.
+    """
+    grad_scores = torch.zeros(num_rows, layout.num_scores)
+    grad_epsilon = torch.zeros(layout.num_epsilons)
+    given = [_array(tensor) for tensor in (grad.float(), index, offsets, ends, final, steps)]
+    results = grad_scores.numpy(), grad_epsilon.numpy()
+    columns, must_loop = columns_of(layout), not layout.empty_matches
+
+    def task(first: int, last: int) -> None:
+        max_plus.walk_back(columns, must_loop, *given, first, last, *results)
+
+    threads = min(num_threads(grad.numel(), LEAST_PATHS), layout.num_patterns)
+    _pool.run(task, np.linspace(0, layout.num_patterns, threads + 1).astype(int).tolist())
+    return grad_scores, grad_epsilon
+
+
+def _by_documents(
+    function: Callable[..., bool],
+    layout: Layout,
+    scores: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    epsilon: Tensor,
+    *outputs: Tensor,
+) -> None:
+    """Runs a forward function over all documents, about as many tokens on each thread."""
+    given = [_array(tensor) for tensor in (scores.float(), index, offsets, epsilon.float())]
+    bounds = given[2]
+    _check(layout, *given)
+    threads = num_threads(len(index) * layout.num_states, LEAST_STATES)
+    shares = np.linspace(bounds[0], bounds[-1], threads + 1)[1:-1]
+    cuts = np.unique([0, *np.searchsorted(bounds[:-1], shares), len(bounds) - 1]).tolist()
+    plan, results = plan_of(layout), [output.numpy() for output in outputs]
+
+    def task(first: int, last: int) -> None:
+        if not function(plan, *given, first, last, *results):
+            raise IndexError(f"index: expected rows 0 to {len(scores) - 1} of scores")
+
+    _pool.run(task, cuts)
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    return tensor.detach().contiguous().numpy()
+
+
+def _check(
+    layout: Layout,
+    scores: NDArray[np.float32],
+    index: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    epsilon: NDArray[np.float32],
+) -> None:
+    """Refuses what compiled code would read beyond the end of."""
+    if scores.shape[1:] != (layout.num_scores,):
+        raise ValueError(f"scores: expected [rows, {layout.num_scores}], found {scores.shape}")
+    if epsilon.shape != (layout.num_epsilons,):
+        raise ValueError(f"epsilon: expected [{layout.num_epsilons}], found {epsilon.shape}")
+    if offsets[0] < 0 or offsets[-1] > len(index) or (offsets[1:] < offsets[:-1]).any():
+        raise ValueError(f"offsets: expected to ascend from 0 to {len(index)}, the tokens in index")

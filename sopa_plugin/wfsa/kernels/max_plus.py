@@ -1,0 +1,234 @@
+"""The recurrence over max and plus, compiled for the CPU: one token after another, in vectors.
+
+`Plan` says how states lie in lanes and which vectors there are to compute. The functions here take
+arrays as `dispatch.Kernel` describes them and tell by False that an index was out of range.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from sopa_plugin.wfsa.kernels.compiled import Compiled
+from sopa_plugin.wfsa.kernels.plan import Plan
+from sopa_plugin.wfsa.kernels.vectors import (
+    WIDTH,
+    address,
+    flag,
+    load,
+    maximum,
+    select,
+    splat,
+    store,
+)
+from sopa_plugin.wfsa.reference import EPSILON, SELF_LOOP
+
+NEVER = np.float32(-np.inf)
+
+
+@njit
+def _in_lanes(plan: Plan, epsilon: Any, chosen: Any) -> Any:
+    """The chosen epsilon scores, each in the lane of the state that it leads to."""
+    lanes = np.empty(plan.num_lanes, np.float32)
+    for lane in range(plan.num_lanes):
+        lanes[lane] = NEVER
+    for q in range(len(epsilon)):
+        if chosen[q]:
+            lanes[plan.epsilon_lanes[q]] = epsilon[q]
+    return lanes
+
+
+@njit(nogil=True)
+def _run(
+    plan: Plan,
+    scores: Any,
+    index: Any,
+    offsets: Any,
+    epsilon: Any,
+    first: int,
+    last: int,
+    document_scores: Any,  # [B, K]; or None
+    paths: Any,  # ends [B, K], final [B, K], steps [M, S]; or None
+    end_scores: Any,  # [M, K]; or None
+) -> bool:
+    """Runs documents `first` to `last - 1`. An output that is None is left out in compiling."""
+    stride, num_scores = plan.stride, scores.shape[1]
+    # Scores of states after a token, and with the epsilons that may follow it.
+    after, before = np.empty(plan.num_lanes, np.float32), np.empty(plan.num_lanes, np.float32)
+    # The best score at END so far, and where: twice the number of tokens, plus 1 by an epsilon.
+    best, where = np.empty(plan.num_lanes, np.float32), np.empty(plan.num_lanes, np.int32)
+    at_end = np.empty(plan.num_lanes, np.float32)
+    by_epsilon = np.zeros(plan.num_lanes, np.uint8)
+    # Vectors may begin before the first column: in row 0 before the tensor, so it is copied.
+    row_zero = np.zeros(WIDTH + num_scores, np.float32)
+    for c in range(num_scores if len(scores) > 0 else 0):
+        row_zero[WIDTH + c] = scores[0, c]
+    step_row = np.zeros(WIDTH + plan.num_states, np.uint8)
+    inner = _in_lanes(plan, epsilon, plan.inner)
+    final = _in_lanes(plan, epsilon, plan.final)
+    empty = _in_lanes(plan, epsilon, plan.empty)
+
+    g, e = address(after, 0), address(before, 0)
+    inner_at, final_at, barred_at = address(inner, 0), address(final, 0), address(plan.barred, 0)
+    best_at, where_at, read_at = address(best, 0), address(where, 0), address(at_end, 0)
+    took_at, step_at = address(by_epsilon, 0), address(step_row, WIDTH)
+    one = splat(np.float32(0))
+
+    for b in range(first, last):
+        for lane in range(plan.num_lanes):
+            after[lane] = before[lane] = 0 if lane < stride else NEVER
+            best[lane] = empty[lane]
+            where[lane] = 1 if empty[lane] > NEVER else -1
+        for m in range(offsets[b], offsets[b + 1]):
+            row = index[m]
+            if row < 0 or row >= len(scores):
+                return False
+            x = address(row_zero, WIDTH) if row == 0 else address(scores, row * num_scores)
+            for k in range(len(plan.epsilon_steps)):
+                s = plan.epsilon_steps[k]
+                stay, skip = load(g, s), load(g, s - stride) + load(inner_at, s)
+                store(e, s, maximum(skip, stay))
+                if paths is not None:
+                    store(took_at, s, flag(skip > stay, EPSILON))
+            for k in range(len(plan.arc_steps)):
+                s = plan.arc_steps[k]
+                arrive = load(e, s - stride) + load(x, plan.main_columns[k])
+                again = load(e, s) + load(x, plan.loop_columns[k]) + load(barred_at, s)
+                store(g, s, maximum(again, arrive))
+                if paths is not None:
+                    step = load(took_at, s) | flag(again > arrive, SELF_LOOP)
+                    store(step_at, plan.step_columns[k], step)
+            for s in plan.start_steps:
+                again = load(g, s) + load(x, plan.start_column + s)
+                store(e, s, maximum(again, one))
+                store(g, s, maximum(again, one) if plan.empty_matches else again)
+                if paths is not None:
+                    store(step_at, s - plan.padding, flag(again > one, SELF_LOOP))
+            for k in range(len(plan.end_steps)):
+                s = plan.end_steps[k]
+                stay, skip = load(g, s), load(g, s - stride) + load(final_at, s)
+                score, so_far = maximum(skip, stay), load(best_at, s)
+                store(best_at, s, maximum(score, so_far))
+                if paths is not None:
+                    code = np.int32(2 * (m + 1 - offsets[b]))
+                    here = select(skip > stay, splat(np.int32(code + 1)), splat(code))
+                    store(where_at, s, select(score > so_far, here, load(where_at, s)))
+                if end_scores is not None:
+                    store(read_at, s, score)
+            for s in plan.start_steps:
+                store(g, s, load(e, s))
+            if paths is not None:
+                for p in range(len(plan.end_lanes) if len(plan.start_steps) == 0 else 0):
+                    step_row[WIDTH + p] = 0
+                for c in range(plan.num_states):
+                    paths[2][m, c] = step_row[WIDTH + c]
+            if end_scores is not None:
+                for p in range(len(plan.end_lanes)):
+                    end_scores[m, p] = at_end[plan.end_lanes[p]]
+        for p in range(len(plan.end_lanes)):
+            lane = plan.end_lanes[p]
+            if document_scores is not None:
+                document_scores[b, p] = best[lane]
+            if paths is not None:
+                paths[0][b, p] = where[lane] >> 1
+                paths[1][b, p] = where[lane] & 1 if where[lane] >= 0 else 0
+    return True
+
+
+@Compiled
+def best_scores(
+    plan: Any,
+    scores: Any,
+    index: Any,
+    offsets: Any,
+    epsilon: Any,
+    first: int,
+    last: int,
+    document_scores: Any,
+) -> bool:
+    """Fills `document_scores [B, K]` for documents `first` to `last - 1`."""
+    return _run(plan, scores, index, offsets, epsilon, first, last, document_scores, None, None)
+
+
+@Compiled
+def best_paths(
+    plan: Any,
+    scores: Any,
+    index: Any,
+    offsets: Any,
+    epsilon: Any,
+    first: int,
+    last: int,
+    document_scores: Any,
+    ends: Any,
+    final: Any,
+    steps: Any,
+) -> bool:
+    """Fills `document_scores`, `ends` and `final [B, K]` and `steps [M, S]`, too."""
+    paths = (ends, final, steps)
+    return _run(plan, scores, index, offsets, epsilon, first, last, document_scores, paths, None)
+
+
+@Compiled
+def scores_by_end(
+    plan: Any,
+    scores: Any,
+    index: Any,
+    offsets: Any,
+    epsilon: Any,
+    first: int,
+    last: int,
+    end_scores: Any,
+) -> bool:
+    """Fills `end_scores [M, K]`."""
+    return _run(plan, scores, index, offsets, epsilon, first, last, None, None, end_scores)
+
+
+@Compiled
+def walk_back(
+    columns: Any,
+    must_loop_at_start: bool,
+    grad: Any,
+    index: Any,
+    offsets: Any,
+    ends: Any,
+    final: Any,
+    steps: Any,
+    first: int,
+    last: int,
+    grad_scores: Any,
+    grad_epsilon: Any,
+) -> None:
+    """Adds the gradients of patterns `first` to `last - 1` along their best paths.
+
+    Each pattern has columns of its own in `grad_scores [N, R]` and `grad_epsilon [Q]`, so patterns
+    may run in threads, and every sum is taken in the order of documents and tokens.
+
+    `columns` are the rows of `plan.columns_of`; `must_loop_at_start` says that an epsilon from
+    START to END can only follow a token that START's self-loop consumed.
+    """
+    lengths, main, loop, state_column = columns
+    for b in range(len(ends)):
+        for p in range(first, last):
+            amount, end = grad[b, p], ends[b, p]
+            if amount == 0 or end < 0:
+                continue
+            state = lengths[p] - 1
+            if final[b, p]:
+                state -= 1
+                grad_epsilon[main[state] + p] += amount
+            must_loop = must_loop_at_start and final[b, p] and state == 0
+            for m in range(offsets[b] + end - 1, offsets[b] - 1, -1):
+                if must_loop or steps[m, state_column[state] + p] & SELF_LOOP:
+                    grad_scores[index[m], loop[state] + p] += amount
+                elif state > 0:
+                    state -= 1
+                    grad_scores[index[m], main[state] + p] += amount
+                else:
+                    break
+                must_loop = False
+                if steps[m, state_column[state] + p] & EPSILON:
+                    state -= 1
+                    grad_epsilon[main[state] + p] += amount

@@ -1,0 +1,62 @@
+"""Threads for compiled code that runs without the GIL, as many as torch may use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+
+import torch
+
+
+class ThreadPool:
+    """Workers beside the calling thread: made on first use, anew after fork, more when needed.
+
+    Any number of threads may call `run` at the same time; a task must not call it.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+        # A child has none of its parent's threads, and perhaps a lock that one of them held.
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._workers = 0
+
+    def run(self, task: Callable[[int, int], object], bounds: Sequence[int]) -> None:
+        """Calls `task(start, end)` for each two neighbouring bounds, all at the same time.
+
+        Raises what a task raises, after all have ended.
+        """
+        spans = list(pairwise(bounds))
+        if not spans:
+            return
+        futures = [self._submit(task, span, len(spans) - 1) for span in spans[1:]]
+        try:
+            task(*spans[0])
+        finally:
+            errors = [future.exception() for future in futures]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def _submit(
+        self, task: Callable[[int, int], object], span: tuple[int, int], workers: int
+    ) -> Future[object]:
+        with self._lock:
+            if self._executor is None or self._workers < workers:
+                if self._executor is not None:
+                    self._executor.shutdown(wait=False)  # finishes what it has been given
+                self._executor = ThreadPoolExecutor(workers, thread_name_prefix="sopa")
+                self._workers = workers
+            return self._executor.submit(task, *span)
+
+
+def num_threads(work: int, least: int) -> int:
+    """How many threads to use: torch's number, if each then has at least `least` units of work."""
+    return max(1, min(torch.get_num_threads(), work // least))
