@@ -18,12 +18,12 @@ def wrap(index: Tensor, offsets: Tensor, row: int, width: int) -> tuple[Tensor, 
     Returns:
         `index [M + 2·width·B]` and `offsets [B + 1]` of the wrapped documents.
     """
-    batch = len(offsets) - 1
+    batch = offsets.shape[0] - 1
     documents = torch.arange(batch + 1, device=offsets.device)
     # shape: [tokens]; the document that each token belongs to
     document = torch.searchsorted(
-        offsets[1:].contiguous(), torch.arange(len(index), device=index.device), right=True
+        offsets[1:].contiguous(), torch.arange(index.shape[0], device=index.device), right=True
     )
-    places = torch.arange(len(index), device=index.device) + width * (2 * document + 1)
-    wrapped = index.new_full((len(index) + 2 * width * batch,), row)
+    places = torch.arange(index.shape[0], device=index.device) + width * (2 * document + 1)
+    wrapped = index.new_full((index.shape[0] + 2 * width * batch,), row)
     return wrapped.scatter(0, places, index), offsets + 2 * width * documents

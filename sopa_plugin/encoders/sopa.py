@@ -62,7 +62,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         epsilons: whether a state may be passed without consuming a token, at most one between two
             tokens.
         boundary_loops: whether START and END have self-loops too, by default where they can change
-            a score.
+            the score of a pattern of three states or more (`loops_can_matter`).
         final_epsilon: whether an epsilon may be taken after the last token of a match.
         empty_matches: whether a two-state pattern may match no token at all (Eq. 7-8 literally).
         epsilon_scale: a fixed score that every epsilon's is times'd with (multiplied by, in
@@ -191,7 +191,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         # Only real tokens: what stands in the padding cannot even spoil a gradient.
         rows = packed.rows[packed.index]
         return self.forward_packed(
-            rows, torch.arange(len(rows), device=rows.device), packed.offsets
+            rows, torch.arange(rows.shape[0], device=rows.device), packed.offsets
         )
 
     def forward_packed(self, rows: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
@@ -237,7 +237,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         """The documents with their boundary tokens; as they are where there are none."""
         if not self.boundary_width:
             return Packed(rows, index, offsets)
-        index, offsets = boundaries.wrap(index, offsets, len(rows), self.boundary_width)
+        index, offsets = boundaries.wrap(index, offsets, rows.shape[0], self.boundary_width)
         return Packed(functional.pad(rows, (0, 0, 0, 1)), index, offsets)
 
     def parameter_counts(self) -> dict[str, int]:

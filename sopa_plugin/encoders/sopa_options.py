@@ -54,11 +54,13 @@ class SopaOptions:
 def loops_can_matter(
     semiring: str, encoding: str, epsilons: bool, final_epsilon: bool, self_loop_scale: float | None
 ) -> bool:
-    """Whether a START or END loop can change any document score (design, section 3).
+    """Whether a START or END loop can change the score of a pattern of three states or more.
 
     Where only the best path counts and no loop adds to a score, a match that starts afresh is never
     worse than one that looped at START, nor one that ends at once than one that loops at END,
-    unless END was reached by an epsilon that may not end a match.
+    unless END was reached by an epsilon that may not end a match. (In a two-state pattern, a loop
+    and an epsilon together match any word at all without its main path, a floor under every
+    document like the empty match's; that is no reason to have them.)
     """
     algebra = Semiring.named(semiring)
     one = 1.0 if algebra.logarithms else algebra.one
