@@ -111,15 +111,20 @@ def _by_documents(
     bounds = given[2]
     _check(layout, *given)
     threads = num_threads(len(index) * layout.num_states, LEAST_STATES)
-    shares = np.linspace(bounds[0], bounds[-1], threads + 1)[1:-1]
-    cuts = np.unique([0, *np.searchsorted(bounds[:-1], shares), len(bounds) - 1]).tolist()
     plan, results = plan_of(layout), [output.numpy() for output in outputs]
 
     def task(first: int, last: int) -> None:
         if not function(plan, *given, first, last, *results):
             raise IndexError(f"index: expected rows 0 to {len(scores) - 1} of scores")
 
-    _pool.run(task, cuts)
+    _pool.run(task, _shares(bounds, threads))
+
+
+def _shares(offsets: NDArray[np.int64], threads: int) -> list[int]:
+    """Documents at which each thread's share begins and ends, about as many tokens in each."""
+    tokens = np.linspace(offsets[0], offsets[-1], threads + 1)[1:-1] if threads > 1 else []
+    cuts = np.searchsorted(offsets[:-1], tokens).tolist()
+    return sorted({0, *cuts, len(offsets) - 1})
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:

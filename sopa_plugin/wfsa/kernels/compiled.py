@@ -28,13 +28,14 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self._ready = False
         try:
             self._compiled = njit(nogil=True, cache=True)(function)
         except RuntimeError:  # no folder for the cache
             self._compiled = njit(nogil=True)(function)
 
     def __call__(self, *args: Any) -> Any:
-        if not self._compiled.signatures:
+        if not self._ready:
             self._compile(tuple(typeof(arg) for arg in args))
         return self._compiled(*args)
 
@@ -45,3 +46,4 @@ class Compiled:
             except OSError:  # the cache could not be written after all
                 self._compiled = njit(nogil=True)(self._function)
                 self._compiled.compile(types)
+            self._ready = True
