@@ -50,7 +50,9 @@ class SopaStream(nn.Module):
         return self.encoder.document_vector(scores, self.encoder.arcs.weight.dtype), state
 
     def _begin(self, tokens: Tensor) -> SopaState:
-        recurrence = self._recurrence(self.encoder.arc_scores(tokens[:0, 0])[1])
+        recurrence = self._recurrence(
+            self.encoder.arc_scores(tokens.new_zeros(0, tokens.shape[2]))[1]
+        )
         states = recurrence.start(len(tokens))
         scores, _ = recurrence.read(states)
         if not recurrence.layout.empty_matches:
@@ -62,7 +64,7 @@ class SopaStream(nn.Module):
         recurrence = self._recurrence(epsilon)
         present = torch.ones(tokens.shape[:2], device=tokens.device) if mask is None else mask
         columns = zip(
-            scores.unflatten(0, tokens.shape[:2]).unbind(1),
+            scores.view(*tokens.shape[:2], self.encoder.layout.num_scores).unbind(1),
             present.bool()[..., None].unbind(1),
             strict=True,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from sopa_plugin.registry import Registrable
@@ -58,21 +59,17 @@ class Semiring(Registrable):
 
     def sum(self, values: Tensor, dim: int) -> Tensor:
         """`plus` over axis `dim`, which goes; `zero` where it is empty."""
-        first = values.select(dim, 0) if values.shape[dim] else None
-        if first is None:
-            shape = [size for axis, size in enumerate(values.shape) if axis != dim % values.dim()]
-            return values.new_full(shape, self.zero)
-        for value in values.unbind(dim)[1:]:
-            first = self.plus(first, value)
-        return first
+        total = torch.full_like(values.sum(dim), self.zero)
+        for value in values.unbind(dim):
+            total = self.plus(total, value)
+        return total
 
     def prod(self, values: Tensor, dim: int) -> Tensor:
         """`times` over axis `dim`, which goes; `one` where it is empty."""
-        shape = [size for axis, size in enumerate(values.shape) if axis != dim % values.dim()]
-        result = values.new_full(shape, self.one)
+        total = torch.full_like(values.sum(dim), self.one)
         for value in values.unbind(dim):
-            result = self.times(result, value)
-        return result
+            total = self.times(total, value)
+        return total
 
     def to_score(self, values: Tensor) -> Tensor:
         """Scores as users see them, from values as this semiring holds them."""

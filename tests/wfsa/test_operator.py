@@ -1,0 +1,148 @@
+"""The custom operator: registration, dtypes, shapes, and equal results however documents lie."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sopa_plugin.wfsa import Layout, Semiring, best_matches, document_scores, end_scores
+
+LAYOUT = Layout((2, 3, 3, 5))
+SEMIRINGS = ("max_product", "max_sum", "sum_product", "log", "boolean")
+
+
+def case(
+    dtype: torch.dtype = torch.float64, layout: Layout = LAYOUT, rows: int = 9
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Four documents, one of them empty, with positive scores."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(rows, layout.num_scores, generator=generator, dtype=dtype)
+    epsilon = torch.rand(layout.num_epsilons, generator=generator, dtype=dtype)
+    index = torch.randint(0, rows, (13,), generator=generator)
+    return scores, index, torch.tensor([0, 6, 6, 7, 13]), epsilon
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+def test_the_operator_is_registered_as_torch_wants_it(semiring: str, dtype: torch.dtype) -> None:
+    scores, index, offsets, epsilon = case(dtype)
+    selects = Semiring.named(semiring).selects
+    differentiable = Semiring.named(semiring).differentiable
+    options = [True, True, False, True, False]
+    torch.library.opcheck(
+        torch.ops.sopa.document_scores.default,
+        (
+            scores.requires_grad_(differentiable),
+            index,
+            offsets,
+            epsilon.requires_grad_(differentiable),
+            semiring,
+            list(LAYOUT.lengths),
+            options,
+            selects,
+        ),
+    )
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+def test_documents_do_not_depend_on_their_batch(semiring: str) -> None:
+    """Bit-equal alone, in a batch, in any order, and with rows listed twice."""
+    scores, index, offsets, epsilon = case(torch.float32)
+    together = document_scores(LAYOUT, semiring, scores, index, offsets, epsilon)
+    bounds = offsets.tolist()
+    documents = [index[a:b] for a, b in pairwise(bounds)]
+    for position, document in enumerate(documents):
+        alone = document_scores(
+            LAYOUT, semiring, scores, document, torch.tensor([0, len(document)]), epsilon
+        )
+        assert torch.equal(alone[0], together[position])
+    backwards = torch.tensor([0, *(len(document) for document in documents[::-1])]).cumsum(0)
+    reversed_index = torch.cat(documents[::-1]) + len(scores)
+    turned = document_scores(
+        LAYOUT, semiring, torch.cat([scores, scores]), reversed_index, backwards, epsilon
+    )
+    assert torch.equal(turned.flip(0), together)
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+def test_no_match_scores_a_true_zero(semiring: str) -> None:
+    layout = Layout((2, 4), epsilons=False)
+    scores, *_ = case(layout=layout)
+    arguments = (scores, torch.tensor([0]), torch.tensor([0, 1, 1]), scores.new_zeros(0))
+    found = document_scores(layout, semiring, *arguments)
+    zero = Semiring.named(semiring).zero
+    assert found[:, 1].tolist() == [zero, zero]
+    assert found[1, 0] == zero
+    assert found[0, 0] == scores[0, 0]
+    ends = end_scores(layout, semiring, *arguments)
+    assert ends.tolist() == [[scores[0, 0].item(), zero]]
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+def test_end_scores_add_up_to_document_scores(semiring: str) -> None:
+    arguments = case()
+    algebra, offsets = Semiring.named(semiring), arguments[2].tolist()
+    ends = end_scores(LAYOUT, semiring, *arguments)
+    found = document_scores(LAYOUT, semiring, *arguments)
+    for document, (start, stop) in enumerate(pairwise(offsets)):
+        torch.testing.assert_close(algebra.sum(ends[start:stop], 0), found[document])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
+    scores, index, offsets, epsilon = case(torch.float32)
+    halves = [each.to(dtype).requires_grad_() for each in (scores, epsilon)]
+    found = document_scores(LAYOUT, "log", halves[0], index, offsets, halves[1])
+    singles = [each.detach().float() for each in halves]
+    assert found.dtype == torch.float32
+    assert torch.equal(
+        found, document_scores(LAYOUT, "log", singles[0], index, offsets, singles[1])
+    )
+    found[0].sum().backward()
+    assert halves[0].grad.dtype == dtype
+
+
+def test_views_and_narrow_integers_are_taken_too() -> None:
+    scores, index, offsets, epsilon = case(torch.float32)
+    expected = best_matches(LAYOUT, "max_sum", scores, index, offsets, epsilon)
+    wide = torch.stack([scores, scores + 1], dim=2)[:, :, 0]
+    assert not wide.is_contiguous()
+    found = best_matches(LAYOUT, "max_sum", wide, index.int(), offsets.int(), epsilon)
+    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("semiring", ["max_sum", "sum_product"])
+@pytest.mark.parametrize("documents", [0, 1, 3])
+def test_batches_without_tokens(semiring: str, documents: int) -> None:
+    for options in ({}, {"empty_matches": True}):
+        layout = Layout((2, 3), **options)
+        scores = torch.rand(0, layout.num_scores, requires_grad=True)
+        epsilon = torch.rand(layout.num_epsilons, requires_grad=True)
+        index, offsets = torch.zeros(0, dtype=torch.long), torch.zeros(documents + 1).long()
+        found = document_scores(layout, semiring, scores, index, offsets, epsilon)
+        assert found.shape == (documents, 2)
+        empty: Any = (
+            epsilon[0].expand(documents)
+            if options
+            else found.new_full((documents,), Semiring.named(semiring).zero)
+        )
+        assert torch.equal(found[:, 0], empty)
+        found[:, 0].sum().backward()
+        assert epsilon.grad[0] == (documents if options else 0)
+        assert end_scores(layout, semiring, scores, index, offsets, epsilon).shape == (0, 2)
+
+
+def test_gradients_reach_every_arc_of_the_best_path_and_no_other() -> None:
+    """Main path then self-loop then main path, over tokens that share rows."""
+    layout = Layout((3,), epsilons=False)
+    # Columns: main path 0 and 1, self-loop of state 1.
+    scores = torch.tensor([[5.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 4.0, 0.0]], requires_grad=True)
+    index, offsets = torch.tensor([2, 0, 1, 1, 2, 0]), torch.tensor([0, 6])
+    score = document_scores(layout, "max_sum", scores, index, offsets, scores.new_zeros(0))
+    assert score.item() == 5 + 2 + 2 + 4
+    score.backward(torch.tensor([[0.5]]))
+    assert scores.grad.tolist() == [[0.5, 0, 0], [0, 0, 1.0], [0, 0.5, 0]]
