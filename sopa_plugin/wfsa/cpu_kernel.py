@@ -122,7 +122,9 @@ def _by_documents(
 
 def _shares(offsets: NDArray[np.int64], threads: int) -> list[int]:
     """Documents at which each thread's share begins and ends, about as many tokens in each."""
-    tokens = np.linspace(offsets[0], offsets[-1], threads + 1)[1:-1] if threads > 1 else []
+    if threads == 1:
+        return [0, len(offsets) - 1]
+    tokens = np.linspace(offsets[0], offsets[-1], threads + 1)[1:-1]
     cuts = np.searchsorted(offsets[:-1], tokens).tolist()
     return sorted({0, *cuts, len(offsets) - 1})
 
