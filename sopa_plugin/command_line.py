@@ -21,6 +21,7 @@ def run_command(main: Callable[[], None]) -> NoReturn:
         set_up_logging()
         main()
         sys.stdout.flush()
+        _leave_process_group()
     except ConfigError as error:
         _leave(2, f"error: {error}")
     except UserError as error:
@@ -37,6 +38,14 @@ def _leave(status: int, message: str) -> NoReturn:
     if message and is_first_process():
         print(message, file=sys.stderr)
     sys.exit(status)
+
+
+def _leave_process_group() -> None:
+    """Parts from the other processes, which torch would else complain about."""
+    import torch.distributed
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def is_first_process() -> bool:

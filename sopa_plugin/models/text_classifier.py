@@ -24,6 +24,8 @@ from sopa_plugin.embedders import TokenEmbedder
 from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.packing import Packed, offsets_of, pad
 from sopa_plugin.heads import ClassifierHead
+from sopa_plugin.matcher import Matcher, save_matcher
+from sopa_plugin.matcher.compiler import compile_model, obstacle
 from sopa_plugin.models.model import Model, record
 from sopa_plugin.registry import Lazy, fill_defaults, import_plugins
 
@@ -226,10 +228,20 @@ class TextClassifier(PreTrainedModel, Model):
             counts |= {f"{name}_{key}": number for key, number in count_own().items()}
         return counts
 
+    def to_matcher(self) -> Matcher:
+        """This model compiled to a table of its words' arc scores, which predicts much faster.
+
+        Raises `UserError` where that cannot be: another encoder than `sopa`, word vectors that
+        depend on the words around, another tokenizer than `whitespace`, weights not in float32.
+        """
+        return compile_model(self)
+
     def save(self, folder: Path) -> None:
-        """Writes the model and its tokenizer, as `save_pretrained` does."""
+        """Writes the model and its tokenizer, as `save_pretrained` does, and its matcher if any."""
         self.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+        if obstacle(self) is None:
+            save_matcher(self.to_matcher(), folder)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, LoggerType
+from accelerate.utils import LoggerType
 from datasets import DatasetDict
 from numpy.typing import NDArray
 
@@ -127,12 +127,6 @@ class AccelerateTrainer(Trainer):
                 mixed_precision=self.mixed_precision,
                 log_with=self.trackers or None,
                 project_dir=str(run.path),
-                # frozen tables need no copying; not every part takes part in every batch
-                kwargs_handlers=[
-                    DistributedDataParallelKwargs(
-                        broadcast_buffers=False, find_unused_parameters=True
-                    )
-                ],
             )
         except (ValueError, ImportError) as error:
             raise UserError(f"trainer: {error}") from error
@@ -174,7 +168,8 @@ class AccelerateTrainer(Trainer):
                 embedded = embed_once(model, each, run.cache / split, self.accelerator)
                 setattr(loop, split, embedded)
         metrics = loop.run(on_epoch)
-        self.accelerator.end_training()
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
         return metrics
 
     def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:

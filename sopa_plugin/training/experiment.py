@@ -95,6 +95,7 @@ class Experiment:
         if "test" in data:
             log_probabilities = trainer.log_probabilities(model, data["test"]["text"])
             metrics |= evaluate_split("test", log_probabilities, data["test"]["label"])
+            run.log_predictions("test", labels, data["test"]["label"], log_probabilities)
         metrics |= {f"parameters_{key}": n for key, n in model.parameter_counts().items()}
         run.finish(model, metrics, self._card(run, labels, sizes, metrics))
         logger.info("%s", _result_line(metrics, run.path))

@@ -6,20 +6,23 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
+import numpy as np
 from accelerate.utils import broadcast_object_list
+from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model
+from sopa_plugin.training.processes import processes
 
 CONFIG = "experiment.json"
 EPOCHS = "epochs.jsonl"
 LOG = "train.log"
 METRICS = "metrics.json"
+PREDICTIONS = "{split}_predictions.jsonl"
 CARD = "README.md"
 
 logger = logging.getLogger(__name__)
@@ -54,7 +57,7 @@ class RunFolder:
         self.path = Path(path)
         self.config = dict(config)
         found: list[Any] = [None, None]
-        if PartialState().is_main_process:  # the others may come when it has begun already
+        if processes().is_main_process:  # the others may come when it has begun already
             found = [self._look(force, recover), self._finished() if recover else None]
         self.recovering, self.finished = broadcast_object_list(found)
 
@@ -93,7 +96,7 @@ class RunFolder:
 
     def start(self) -> None:
         """Makes the folder, or the folder of a recovered run ready."""
-        state = PartialState()
+        state = processes()
         if state.is_main_process:
             if self.recovering:
                 shutil.rmtree(self.cache, ignore_errors=True)
@@ -104,13 +107,41 @@ class RunFolder:
 
     def log_epochs(self, history: Iterable[Mapping[str, Any]]) -> None:
         """Writes one line of JSON an epoch."""
-        if PartialState().is_main_process:
+        if processes().is_main_process:
             lines = [json.dumps(metrics) + "\n" for metrics in history]
             write_file(self.path / EPOCHS, "".join(lines))
 
+    def log_predictions(
+        self,
+        split: str,
+        labels: Sequence[str],
+        gold: Sequence[int],
+        log_probabilities: NDArray[np.floating],
+    ) -> None:
+        """Writes one line of JSON an example: its label, the predicted one, all probabilities.
+
+        Arguments:
+            split: whose examples they are.
+            labels: names of the classes.
+            gold: true class numbers, `[examples]`.
+            log_probabilities: `[examples, classes]`.
+        """
+        if not processes().is_main_process:
+            return
+        lines = []
+        for label, scores in zip(gold, log_probabilities, strict=True):
+            probabilities = [round(float(each), 6) for each in np.exp(scores)]
+            line = {
+                "label": labels[label],
+                "predicted": labels[int(scores.argmax())],
+                "probabilities": dict(zip(labels, probabilities, strict=True)),
+            }
+            lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+        write_file(self.path / PREDICTIONS.format(split=split), "".join(lines))
+
     def finish(self, model: Model, metrics: Mapping[str, Any], card: str) -> None:
         """Saves the model with its tokenizer, the model card and, last, `metrics.json`."""
-        state = PartialState()
+        state = processes()
         if state.is_main_process:
             saving = self.path / ".saving"
             shutil.rmtree(saving, ignore_errors=True)

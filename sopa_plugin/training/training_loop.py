@@ -155,6 +155,8 @@ class TrainingLoop:
                 self.progress.step += len(group)
                 if self._checkpoint_is_due(before, len(steps)):
                     self._save(began)
+        for each in self.model.buffers():  # as batch normalization has them
+            each.copy_(broadcast(each))
         logits = self.accelerator.reduce(self.train_logits, "sum")
         metrics = _metrics(logits, self.train)
         if not math.isfinite(metrics["loss"]):
