@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from sopa_plugin.interpret.match import finite
+from sopa_plugin.interpret.subject import Subject
+from sopa_plugin.wfsa import ArcEncoding, Semiring
+
+SPARE = 4
+"""How many times the words wanted are kept, since a word may be met several times."""
 
 
 @dataclass(frozen=True)
@@ -13,10 +22,12 @@ class ArcReading:
     """One arc read as a word or a wildcard (paper, section 3.1, "Words vs. wildcards").
 
     Arguments:
-        arc: "main", "loop" or "epsilon".
+        arc: "main_path", "self_loop" or "epsilon".
         state: the state that the arc leaves.
         bias: what the arc scores for a word whose vector is zero; an epsilon's own score.
-        wildcard: how much of it is a wildcard, from 0 (one word) to 1 (any word).
+        wildcard: how much of it is a wildcard, from 0 (one word) to 1 (any word): where scores lie
+            between 0 and 1, the mean score of a word of the vocabulary; else how little scores
+            differ from word to word, against the arc of the same pattern where they differ most.
         words: the words of the vocabulary that score highest, with their scores.
     """
 
@@ -33,3 +44,99 @@ class ArcReading:
             return values | {"score": finite(self.bias)}
         words = [{"word": word, "score": finite(score)} for word, score in self.words]
         return values | {"bias": finite(self.bias), "wildcard": self.wildcard, "words": words}
+
+
+class ArcWords:
+    """Scores of every arc over a vocabulary, in one pass: the best words, the mean, the spread.
+
+    Arguments:
+        subject: whose patterns are read.
+        count: words to keep of each arc.
+    """
+
+    def __init__(self, subject: Subject, count: int) -> None:
+        self.subject = subject
+        self.count = count
+        arcs = subject.encoder.layout.num_scores
+        self.words: list[str] = []
+        self._best = torch.full((0, arcs), float("-inf"), dtype=torch.float64)
+        self._which = torch.zeros((0, arcs), dtype=torch.long)
+        self._moments = torch.zeros((2, arcs), dtype=torch.float64)
+
+    @torch.no_grad()
+    def add(self, words: Iterable[str], rows: Tensor) -> None:
+        """Takes some words with their vectors `[words, dim]`."""
+        scores = self._raw(rows)
+        start = len(self.words)
+        self.words += words
+        which = torch.arange(start, len(self.words))[:, None].expand_as(scores)
+        best, which = torch.cat([self._best, scores]), torch.cat([self._which, which])
+        self._best, places = best.topk(min(SPARE * self.count, len(best)), dim=0)
+        self._which = which.gather(0, places)
+        shown = self._shown(scores)
+        self._moments += torch.stack([shown.sum(0), shown.square().sum(0)])
+
+    @torch.no_grad()
+    def readings(self, pattern: int) -> tuple[ArcReading, ...]:
+        """Every arc of one pattern: main path, self-loops and epsilons, state by state."""
+        encoder = self.subject.encoder
+        layout, length = encoder.layout, encoder.layout.lengths[pattern]
+        device = encoder.arcs.weight.device
+        zero = torch.zeros(1, encoder.get_input_dim(), device=device)
+        bias = self._shown(self._raw(zero))[0]
+        epsilon = self._shown(encoder.arc_scores(zero)[1].double().cpu())
+        columns: list[tuple[str, int, int]] = []
+        for state in range(length):
+            for kind, blocks in (
+                ("main_path", layout.main_path),
+                ("self_loop", layout.loops),
+                ("epsilon", layout.epsilon_arcs),
+            ):
+                block = blocks[state] if state < len(blocks) else None
+                has_arc = kind == "self_loop" or state < length - 1
+                if block is not None and has_arc and pattern >= block.first_pattern:
+                    columns.append((kind, state, block.start + pattern - block.first_pattern))
+        scored = [column for kind, _, column in columns if kind != "epsilon"]
+        widest = float(self._spread()[scored].max()) if scored else 0.0
+        return tuple(
+            ArcReading(kind, state, float(epsilon[column]))
+            if kind == "epsilon"
+            else ArcReading(
+                kind, state, float(bias[column]), self._wildcard(column, widest), self._top(column)
+            )
+            for kind, state, column in columns
+        )
+
+    def _top(self, column: int) -> tuple[tuple[str, float], ...]:
+        top: dict[str, float] = {}
+        scores = self._shown(self._best[:, column])
+        for number, score in zip(self._which[:, column].tolist(), scores.tolist(), strict=True):
+            top.setdefault(self.words[number], score)
+        return tuple(list(top.items())[: self.count])
+
+    def _wildcard(self, column: int, widest: float) -> float:
+        if not self.words:
+            return 0.0
+        if self._bounded:
+            return float(self._moments[0, column] / len(self.words))
+        return 1.0 - float(self._spread()[column]) / widest if widest else 1.0
+
+    def _spread(self) -> Tensor:
+        mean, square = self._moments / max(len(self.words), 1)
+        spread: Tensor = (square - mean.square()).clamp(min=0).sqrt()
+        return spread
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether scores, as users see them, lie between 0 and 1."""
+        options = self.subject.encoder.options
+        encoding = ArcEncoding.named(options.encoding)
+        return encoding.at_most_one and encoding.kind != "log_weight"
+
+    def _raw(self, rows: Tensor) -> Tensor:
+        return self.subject.encoder.arc_scores(rows)[0].double().cpu()
+
+    def _shown(self, scores: Tensor) -> Tensor:
+        algebra: Semiring = self.subject.encoder.options.algebra
+        shown: Tensor = algebra.to_score(scores)
+        return shown

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.match import Match, finite
-from sopa_plugin.interpret.render.spans import document_html, document_svg
+from sopa_plugin.interpret.render.spans import document_html
+from sopa_plugin.interpret.render.spans_svg import document_svg
 from sopa_plugin.interpret.render.terminal import document_text
 
 
@@ -37,6 +39,15 @@ class Contribution:
         }
 
 
+def spans_for(contributions: Sequence[Contribution], target: str) -> tuple[tuple[int, int], ...]:
+    """Where the phrases are of those `contributions` that speak for `target`: `start, end`."""
+    return tuple(
+        (item.match.start, item.match.end)
+        for item in contributions
+        if item.match and item.effect[target] > 0
+    )
+
+
 @dataclass(frozen=True)
 class DocumentExplanation(Explanation):
     """One document explained by leave-one-out (paper, section 7, "Interpreting a document").
@@ -48,7 +59,7 @@ class DocumentExplanation(Explanation):
         gold: the document's own label where it is known.
         contributions: every pattern's, the largest effect on `target` first, for or against.
         shown_patterns: how many of the largest are drawn and checked for faithfulness.
-        replacement: what a contribution compares with: "zero", "mean" or "no_match".
+        replacement: what a contribution compares with: "no_match", "zero" or "mean".
         comprehensiveness: fall of the target's probability when the words of the shown phrases
             that speak for it are dropped; high where they mattered.
         sufficiency: fall of the same when those words alone are kept; low where they suffice.
@@ -79,6 +90,11 @@ class DocumentExplanation(Explanation):
         largest = self.contributions[: self.shown_patterns]
         return tuple(item for item in largest if item.effect[self.target] != 0)
 
+    @property
+    def phrases(self) -> tuple[tuple[int, int], ...]:
+        """Where the shown phrases are that speak for the target: `start, end`."""
+        return spans_for(self.shown, self.target)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "document": self.document,
@@ -102,3 +118,21 @@ class DocumentExplanation(Explanation):
     def to_svg(self) -> str:
         """The document with its matched spans, coloured by contribution."""
         return document_svg(self)
+
+
+@dataclass(frozen=True)
+class DocumentExplanations(Explanation):
+    """Several documents, one after another."""
+
+    title: ClassVar[str] = "Documents"
+
+    documents: tuple[DocumentExplanation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"documents": [each.to_dict() for each in self.documents]}
+
+    def to_text(self, color: bool = False) -> str:
+        return "\n\n".join(each.to_text(color) for each in self.documents)
+
+    def html_body(self) -> str:
+        return "<hr/>".join(each.html_body() for each in self.documents)

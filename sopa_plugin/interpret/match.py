@@ -27,9 +27,9 @@ def finite(score: float) -> float | None:
 class Step:
     """One arc taken.
 
-    `arc` is "main", "loop" or "epsilon", `state` the state that the arc leaves, `score` the arc's
-    score as the semiring multiplies it (a log where it adds). `token` and its `position` in the
-    document are None for an epsilon.
+    `arc` is "main_path", "self_loop" or "epsilon", `state` the state that the arc leaves. The
+    scores of a match's steps, multiplied (in max-sum added), are the match's score. `token` and its
+    `position` in the document are None for an epsilon; a boundary token's position lies outside.
     """
 
     arc: str
@@ -41,7 +41,7 @@ class Step:
     @property
     def reaches(self) -> int:
         """The state that the arc leads to."""
-        return self.state if self.arc == "loop" else self.state + 1
+        return self.state if self.arc == "self_loop" else self.state + 1
 
     def to_dict(self) -> dict[str, Any]:
         """The step as plain values."""
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StateColumn:
-    """What one state holds in a match: the word (or epsilon) that led to it, then its loop words."""
+    """What one state holds in a match: the word (or epsilon) that led to it, its loop words."""
 
     state: int
     word: str | None
@@ -103,7 +103,7 @@ class Match:
         epsilons: set[int] = set()
         loops: dict[int, list[str]] = {}
         for step in self.steps:
-            if step.arc == "loop":
+            if step.arc == "self_loop":
                 loops.setdefault(step.reaches, []).append(step.token or "")
             else:
                 words[step.reaches] = step.token

@@ -1,4 +1,4 @@
-"""Patterns read one by one: best phrases, effect on the classes, how often they fire, their arcs."""
+"""Patterns read one by one: best phrases, effect on the classes, how often they fire, arcs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.arcs import ArcReading
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.match import Match, finite
-from sopa_plugin.interpret.render.automaton import automaton_svg
+from sopa_plugin.interpret.render.automaton import automata_html, automata_svg
 from sopa_plugin.interpret.render.cards import cards_html, cards_svg
-from sopa_plugin.interpret.render.terminal import patterns_text
+from sopa_plugin.interpret.render.terminal import automata_text, patterns_text
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,14 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         chosen = tuple(known[name] for name in names)
         return PatternsReading(chosen, self.documents, self.replacement)
 
+    def first(self, count: int | None) -> PatternsReading:
+        """The first `count` patterns; all without one."""
+        return PatternsReading(self.patterns[:count], self.documents, self.replacement)
+
+    def automata(self) -> Automata:
+        """The same patterns drawn as automata."""
+        return Automata(self.patterns, self.documents, self.replacement)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "documents": self.documents,
@@ -129,6 +137,18 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         """The cards, phrases in state columns."""
         return cards_svg(self)
 
-    def automaton_svg(self, name: str) -> str:
-        """One pattern drawn as an automaton."""
-        return automaton_svg(self.only([name])[0])
+
+class Automata(PatternsReading):
+    """The same, drawn as automata: states, arcs, and the nearest words on each arc."""
+
+    title: ClassVar[str] = "Automata"
+
+    def to_text(self, color: bool = False) -> str:
+        return automata_text(self, color)
+
+    def html_body(self) -> str:
+        return automata_html(self)
+
+    def to_svg(self) -> str:
+        """The automata, one below another."""
+        return automata_svg(self)

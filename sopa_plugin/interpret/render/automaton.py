@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sopa_plugin.interpret.render.markup import (
+    arc_cells,
     clean,
     number,
     percent,
@@ -25,8 +27,52 @@ LOOP_HEIGHT = 44.0
 MARGIN = 14.0
 WORDS = 3
 LETTERS = 15
-WILDCARD_SHARE = 0.5
-"""An arc that passes this share of words or more is drawn as a wildcard."""
+WILDCARD_SHARE = 0.6
+"""An arc that is a wildcard to this degree or more is drawn as one."""
+
+
+LEGEND = (
+    "Words above an arc are those of the vocabulary that score highest on it, the best on top; "
+    "∗ stands first on an arc that passes any word, with the mean score of a word. Self-loops "
+    "stand above their states, epsilons dashed below, with their scores."
+)
+
+
+def automata_html(patterns: Sequence[PatternReading]) -> str:
+    """Automata one below another, as a page."""
+    drawn = [
+        tag(
+            "section",
+            tag("h3", clean(pattern.name)),
+            tag("div", automaton_svg(pattern, alone=False), class_="scroll"),
+            tag("div", _arc_table(pattern), class_="scroll"),
+            class_="card document",
+        )
+        for pattern in patterns
+    ]
+    note = tag("p", clean(LEGEND), class_="muted small")
+    return tag("h1", f"{len(patterns)} patterns") + note + "".join(drawn)
+
+
+def _arc_table(pattern: PatternReading) -> str:
+    """Every arc with its bias, its share of a wildcard and its best words."""
+    rows = [
+        tag("tr", *(tag("td", clean(cell)) for cell in arc_cells(arc, pattern.num_states)))
+        for arc in pattern.arcs
+    ]
+    return tag("table", tag("tbody", *rows), class_="rows small")
+
+
+def automata_svg(patterns: Sequence[PatternReading]) -> str:
+    """Automata one below another, as a picture."""
+    elements, y, width = [], MARGIN, 0.0
+    for pattern in patterns:
+        wide, high, drawn = automaton(pattern)
+        name = tag("text", clean(pattern.name), x=MARGIN, y=14.0, font_size=14, class_="strong")
+        elements.append(tag("g", name, *drawn, transform=f"translate(0 {y:.1f})"))
+        y += high
+        width = max(width, wide)
+    return picture(width, y, f"{len(patterns)} patterns as automata", *elements)
 
 
 def automaton_svg(reading: PatternReading, alone: bool = True) -> str:
@@ -40,11 +86,14 @@ def automaton(reading: PatternReading) -> tuple[float, float, list[str]]:
     arcs = {(arc.arc, arc.state): arc for arc in reading.arcs}
     labels = {key: _words(arc) for key, arc in arcs.items()}
     steps = [
-        _gap([labels.get(("main", i), []), labels.get(("loop", i), []), labels.get(("loop", i + 1), [])])
+        _gap(
+            labels.get(("main_path", i), []),
+            [labels.get(("self_loop", state), []) for state in (i, i + 1)],
+        )
         for i in range(reading.num_states - 1)
     ]
-    loops = [words for (kind, _), words in labels.items() if kind == "loop"]
-    mains = [words for (kind, _), words in labels.items() if kind == "main"]
+    loops = [words for (kind, _), words in labels.items() if kind == "self_loop"]
+    mains = [words for (kind, _), words in labels.items() if kind == "main_path"]
     above = max(
         max((LOOP_HEIGHT + LINE * len(words) for words in loops), default=0.0) + RADIUS,
         max((LINE * len(words) for words in mains), default=0.0) + 8,
@@ -54,9 +103,9 @@ def automaton(reading: PatternReading) -> tuple[float, float, list[str]]:
     below = RADIUS + 46 if any(kind == "epsilon" for kind, _ in arcs) else RADIUS + 4
     elements: list[str] = []
     for (kind, state), arc in arcs.items():
-        if kind == "loop":
+        if kind == "self_loop":
             elements += _loop(x[state], level, labels[kind, state])
-        elif kind == "main":
+        elif kind == "main_path":
             elements += _main(x[state], x[state + 1], level, labels[kind, state])
         else:
             elements += _epsilon(x[state], x[state + 1], level, arc.bias)
@@ -75,10 +124,14 @@ def _words(arc: ArcReading) -> list[str]:
     return words
 
 
-def _gap(groups: list[list[str]]) -> float:
-    """Distance between two states, wide enough for the words on and beside the arc."""
-    widest = max((text_width(word, SIZE) for words in groups for word in words), default=0.0)
-    return max(104.0, widest + 24, widest + 2 * RADIUS + 4 if groups[0] else 0.0)
+def _gap(main: list[str], loops: list[list[str]]) -> float:
+    """Distance between two states, wide enough for the words on the arc and on both loops."""
+    beside = sum(_widest(words) for words in loops) / 2
+    return max(104.0, _widest(main) + 2 * RADIUS + 14, beside + 14)
+
+
+def _widest(words: list[str]) -> float:
+    return max((text_width(word, SIZE) for word in words), default=0.0)
 
 
 def _text(x: float, y: float, words: str, class_: str = "", size: float = SIZE) -> str:
@@ -119,7 +172,10 @@ def _main(left: float, right: float, level: float, words: list[str]) -> list[str
 
 def _loop(x: float, level: float, words: list[str]) -> list[str]:
     foot, top = level - RADIUS + 2, level - RADIUS - LOOP_HEIGHT + 8
-    path = f"M{x - 9:.1f},{foot:.1f} C{x - 26:.1f},{top:.1f} {x + 26:.1f},{top:.1f} {x + 9:.1f},{foot - 2:.1f}"
+    path = (
+        f"M{x - 9:.1f},{foot:.1f} C{x - 26:.1f},{top:.1f} {x + 26:.1f},{top:.1f} "
+        f"{x + 9:.1f},{foot - 2:.1f}"
+    )
     return [
         tag("path", d=path, class_="loop"),
         _arrow(x + 8.5, foot, "loop-arrow", -0.45, 0.89),
@@ -130,7 +186,10 @@ def _loop(x: float, level: float, words: list[str]) -> list[str]:
 def _epsilon(left: float, right: float, level: float, score: float) -> list[str]:
     foot = level + RADIUS - 4
     deep = foot + 30
-    path = f"M{left + 12:.1f},{foot:.1f} C{left + 30:.1f},{deep:.1f} {right - 30:.1f},{deep:.1f} {right - 13:.1f},{foot + 4:.1f}"
+    path = (
+        f"M{left + 12:.1f},{foot:.1f} C{left + 30:.1f},{deep:.1f} {right - 30:.1f},{deep:.1f} "
+        f"{right - 13:.1f},{foot + 4:.1f}"
+    )
     return [
         tag("path", d=path, class_="epsilon"),
         _arrow(right - 12, foot + 1, "arrow", 0.62, -0.78),
@@ -145,5 +204,13 @@ def _state(x: float, y: float, state: int, last: int) -> list[str]:
             _text(x, y + 4, str(state), "strong"),
         ]
     name = "START" if state == 0 else "END"
-    box = tag("rect", x=x - 26, y=y - RADIUS + 3, width=52.0, height=2 * RADIUS - 6, rx=16.0, class_="state")
+    box = tag(
+        "rect",
+        x=x - 26,
+        y=y - RADIUS + 3,
+        width=52.0,
+        height=2 * RADIUS - 6,
+        rx=16.0,
+        class_="state",
+    )
     return [box, _text(x, y + 4, name, "strong", SIZE - 1)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sopa_plugin.interpret.render.automaton import automaton_svg
 from sopa_plugin.interpret.render.markup import (
+    REPLACED,
     clean,
     mark,
     number,
@@ -28,7 +29,7 @@ LEGEND = (
 )
 EFFECT = (
     "The effect on a class is the mean change of its log-odds that the pattern makes where it "
-    "fires, against the same document with the pattern's score replaced ({replacement})."
+    "fires, against the same document {replacement}."
 )
 
 
@@ -60,9 +61,11 @@ def cards_html(reading: PatternsReading) -> str:
     """One card a pattern."""
     about = LEGEND
     if any(pattern.effect for pattern in reading):
-        about += " " + EFFECT.format(replacement=reading.replacement)
+        about += " " + EFFECT.format(replacement=REPLACED[reading.replacement])
     heading = tag("h1", f"{len(reading)} patterns")
-    read = tag("p", clean(f"Read over {reading.documents:,} documents. {about}"), class_="muted small")
+    read = tag(
+        "p", clean(f"Read over {reading.documents:,} documents. {about}"), class_="muted small"
+    )
     return heading + read + card_grid(reading)
 
 
@@ -95,7 +98,9 @@ def _table(reading: PatternReading) -> str:
     head = tag("th", "score", scope="col")
     head += "".join(tag("th", name, scope="col") for _, name in columns)
     rows = "".join(_row(match, [state for state, _ in columns]) for match in reading.matches)
-    return tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="phrases rows small")
+    return tag(
+        "table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="phrases rows small"
+    )
 
 
 def _row(match: Match, states: list[int]) -> str:
@@ -117,22 +122,26 @@ def _cell(column: StateColumn | None) -> str:
 SIZE = 13.0
 LINE = 17.0
 PAD = 9.0
-WIDTH = 460.0
+WIDTH = 1000.0
+CARD = 280.0
 GAP = 16.0
 LETTERS = 22
 
 
-def cards_svg(reading: PatternsReading, per_row: int = 2) -> str:
-    """The cards as one picture, `per_row` beside each other."""
+def cards_svg(reading: PatternsReading) -> str:
+    """The cards as one picture, as many beside each other as fit."""
     drawn = [_card(pattern) for pattern in reading]
-    width = max([WIDTH, *(card[0] for card in drawn)])
+    width = max([CARD, *(card[0] for card in drawn)])
+    per_row = max(1, int((WIDTH - GAP) // (width + GAP)))
     elements, y = [], GAP
     for start in range(0, len(drawn), per_row):
         row = drawn[start : start + per_row]
         tallest = max(card[1] for card in row)
         for place, (_, _, inside) in enumerate(row):
             x = GAP + place * (width + GAP)
-            frame = tag("rect", x=0.5, y=0.5, width=width - 1, height=tallest - 1, rx=9, class_="card")
+            frame = tag(
+                "rect", x=0.5, y=0.5, width=width - 1, height=tallest - 1, rx=9, class_="card"
+            )
             elements.append(tag("g", frame, *inside, transform=f"translate({x:.1f} {y:.1f})"))
         y += tallest + GAP
     columns = min(per_row, max(len(drawn), 1))
@@ -154,7 +163,9 @@ def _card(reading: PatternReading) -> tuple[float, float, list[str]]:
     x = [PAD + 4 + scores + sum(widths[:i]) for i in range(len(widths))]
     y = 66.0
     elements.append(_at(PAD + 4, y, "score", "muted", SIZE - 2))
-    elements += [_at(at, y, name, "muted", SIZE - 2) for at, (_, name) in zip(x, columns, strict=True)]
+    elements += [
+        _at(at, y, name, "muted", SIZE - 2) for at, (_, name) in zip(x, columns, strict=True)
+    ]
     y += 8
     for match in reading.matches:
         line, height = _line(match, dict(zip((s for s, _ in columns), x, strict=True)), widths, y)
@@ -190,7 +201,9 @@ def _line(
         if column is None:
             continue
         if column.epsilon:
-            box = tag("rect", x=at - 4, y=y + 3, width=width - 12, height=LINE - 1, rx=3, class_="epsilon")
+            box = tag(
+                "rect", x=at - 4, y=y + 3, width=width - 12, height=LINE - 1, rx=3, class_="epsilon"
+            )
             elements += [box, _at(at + (width - 20) / 2, base, "ε", "muted", anchor="middle")]
         elif column.word:
             elements.append(_at(at, base, shorten(column.word, LETTERS)))

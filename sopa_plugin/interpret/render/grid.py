@@ -43,13 +43,18 @@ def activations_svg(activations: StateActivations, alone: bool = True) -> str:
     for column, token in enumerate(tokens):
         x = LEFT + CELL * (column + 0.5)
         turned = tag(
-            "text", clean(token), font_size=SIZE, transform=f"translate({x:.1f} {top - 6:.1f}) rotate(-45)"
+            "text",
+            clean(token),
+            font_size=SIZE,
+            transform=f"translate({x:.1f} {top - 6:.1f}) rotate(-45)",
         )
         elements.append(turned)
         for state, value in enumerate(activations.values[first + column]):
             elements.append(_cell(column, state, top, value, shade))
     elements += _path(activations, first, top)
-    return picture(width, height, f"State activations of pattern {activations.pattern}", *elements, alone=alone)
+    return picture(
+        width, height, f"State activations of pattern {activations.pattern}", *elements, alone=alone
+    )
 
 
 def _heading(activations: StateActivations) -> str:
@@ -66,7 +71,7 @@ def _window(activations: StateActivations) -> tuple[int, int]:
 
 
 def _shades(activations: StateActivations) -> tuple[float, float]:
-    """The values that are drawn empty and full: 0 to 1 for probabilities, else lowest to highest."""
+    """The values drawn empty and full: 0 and 1 for probabilities, else the lowest and highest."""
     found = [value for row in activations.values for value in row if math.isfinite(value)]
     low, high = min(found, default=0.0), max(found, default=1.0)
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
@@ -95,17 +100,31 @@ def _path(activations: StateActivations, first: int, top: float) -> list[str]:
         class_ = "best-arc"
         dashes = "4 3" if step.arc == "epsilon" else None
         arrows.append(
-            tag("line", x1=begin[0], y1=begin[1], x2=end[0], y2=end[1], class_=class_, stroke_dasharray=dashes)
+            tag(
+                "line",
+                x1=begin[0],
+                y1=begin[1],
+                x2=end[0],
+                y2=end[1],
+                class_=class_,
+                stroke_dasharray=dashes,
+            )
         )
         x, y = LEFT + CELL * (to[0] - first), top + ROW * to[1]
         outline = "best" if step.position is not None else "best-epsilon"
         if x >= LEFT:
-            box = tag("rect", x=x + 1, y=y + 1, width=CELL - 2, height=ROW - 2, rx=3, class_=outline)
+            box = tag(
+                "rect", x=x + 1, y=y + 1, width=CELL - 2, height=ROW - 2, rx=3, class_=outline
+            )
             cells.append(box)
         at = to
     dots = [
         tag("circle", cx=x, cy=y, r=3.5, class_="best-arrow")
-        for x, y in (_center((step.position, step.reaches), first, top) for step in match.steps if step.position is not None)
+        for x, y in (
+            _center((step.position, step.reaches), first, top)
+            for step in match.steps
+            if step.position is not None
+        )
     ]
     return cells + arrows + dots
 

@@ -6,6 +6,10 @@ import math
 import re
 import unicodedata
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sopa_plugin.interpret.arcs import ArcReading
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NARROW = frozenset("iljtfrI.,;:'`|!()[]{}/\\\" -")
@@ -18,9 +22,10 @@ def clean(text: str) -> str:
 
 
 def tag(name: str, /, *children: str, **attributes: object) -> str:
-    """One element. `children` are elements or escaped text; a trailing `_` leaves a name (`class_`).
+    """One element; `children` are elements or escaped text.
 
-    `_` within an attribute's name stands for `-`; an attribute that is None is left out.
+    A trailing `_` leaves an attribute's name (`class_`), `_` within it stands for `-`; an attribute
+    that is None is left out.
     """
     written = "".join(
         f' {_attribute(key)}="{clean(_plain(value))}"'
@@ -67,6 +72,14 @@ def _em(character: str) -> float:
     return 0.68 if character.isupper() else 0.57
 
 
+REPLACED = {
+    "no_match": "as if the pattern had not matched",
+    "zero": "with the pattern's score set to zero",
+    "mean": "with the pattern's score set to its mean",
+}
+"""What a contribution compares with, in words."""
+
+
 def shorten(text: str, width: int) -> str:
     """`text`, cut to `width` characters with an ellipsis where it is longer."""
     return text if len(text) <= width else text[: width - 1] + "…"
@@ -79,6 +92,11 @@ def is_right_to_left(text: str) -> bool:
         if direction in ("L", "R", "AL"):
             return direction != "L"
     return False
+
+
+def has_letters(text: str) -> bool:
+    """Whether `text` has a letter of any script."""
+    return any(character.isalpha() for character in text)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -97,6 +115,17 @@ def percent(share: float) -> str:
     """`share` in per cent, one decimal below ten."""
     value = 100 * share
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"
+
+
+def arc_cells(arc: ArcReading, num_states: int) -> tuple[str, str, str, str]:
+    """An arc in words: where it leads, its bias, how much of a wildcard it is, its best words."""
+    names = {0: "START", num_states - 1: "END"}
+    to = arc.state if arc.arc == "self_loop" else arc.state + 1
+    way = f"{names.get(arc.state, arc.state)} → {names.get(to, to)}"
+    if arc.arc == "epsilon":
+        return way, f"ε {number(arc.bias)}", "", ""
+    words = ", ".join(f"{word} {number(score)}" for word, score in arc.words)
+    return way, f"bias {number(arc.bias)}", f"∗ {percent(arc.wildcard)}", words
 
 
 def mark(value: float) -> str:

@@ -143,6 +143,9 @@ padding:0 .15em}}
 .sopa .bar.against{{background:repeating-linear-gradient(115deg,var(--against) 0 4px,
 var(--against-soft) 4px 6px)}}
 .sopa td.axis{{width:7rem;min-width:5rem;vertical-align:middle}}
+.sopa a{{color:inherit}}
+.sopa .document{{margin-bottom:1rem}}
+.sopa hr{{border:0;border-top:1px solid var(--line);margin:2rem 0}}
 .sopa .axis span{{display:flex;width:50%}}
 .sopa .axis .right{{margin-inline-start:50%}}
 .sopa .axis .left{{justify-content:flex-end}}
@@ -169,7 +172,8 @@ _PAGE_STYLE = "body{margin:0}main{max-width:80rem;margin:0 auto;padding:0 1rem 3
 
 def fragment(body: str) -> str:
     """The same for a notebook's output cell."""
-    return f'<div class="sopa" style="padding:.5rem 1rem"><style>{STYLE}{SVG_STYLE}</style>{body}</div>'
+    style = f"<style>{STYLE}{SVG_STYLE}</style>"
+    return f'<div class="sopa" style="padding:.5rem 1rem">{style}{body}</div>'
 
 
 def picture(width: float, height: float, title: str, *elements: str, alone: bool = True) -> str:

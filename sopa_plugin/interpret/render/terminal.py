@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-
 import math
+import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sopa_plugin.interpret.render.markup import mark, number, percent, signed
+from sopa_plugin.interpret.render.markup import (
+    REPLACED,
+    arc_cells,
+    mark,
+    number,
+    percent,
+    side,
+    signed,
+)
+from sopa_plugin.interpret.render.spans import Span, key_of, lay_spans
 
 if TYPE_CHECKING:
     from sopa_plugin.interpret.activations import StateActivations
     from sopa_plugin.interpret.documents import DocumentExplanation
     from sopa_plugin.interpret.match import Match
     from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
+    from sopa_plugin.interpret.report import ModelReport
 
+WIDTH = 80
 _CODES = {"for": "34;1", "against": "33", "muted": "2", "strong": "1", "loop": "35"}
 
 
@@ -33,10 +45,25 @@ def patterns_text(reading: PatternsReading, color: bool) -> str:
     paint = Paint(color)
     head = f"{len(reading)} patterns read over {reading.documents:,} documents"
     if any(pattern.effect for pattern in reading):
-        head += f"; effects compare with: {reading.replacement}"
+        head += f"; effects against the same document {REPLACED[reading.replacement]}"
     parts = [head, f"word ↻word{'':4}consumed by a self-loop      [ε]  epsilon, no word consumed"]
     parts += [pattern_text(pattern, paint) for pattern in reading]
     return "\n\n".join(["\n".join(parts[:2]), *parts[2:]])
+
+
+def automata_text(reading: PatternsReading, color: bool) -> str:
+    """Each pattern's arcs, one a line."""
+    paint = Paint(color)
+    parts = []
+    for pattern in reading:
+        rows = [arc_cells(arc, pattern.num_states) for arc in pattern.arcs]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:-1]
+        lines = [paint(f"Pattern {pattern.name}", "strong")]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)]
+            lines.append("  " + "  ".join([*cells, row[-1]]).rstrip())
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
 
 
 def pattern_text(reading: PatternReading, paint: Paint) -> str:
@@ -67,17 +94,17 @@ def aligned(matches: tuple[Match, ...], paint: Paint) -> list[str]:
         for match in matches
     ]
     states = sorted({state for row in rows for state in row})
-    widths = {state: max(len(row.get(state, "")) for row in rows) for state in states}
+    widths = {state: max(columns(row.get(state, "")) for row in rows) for state in states}
     lines = []
     for match, row in zip(matches, rows, strict=True):
-        cells = "  ".join(row.get(state, "").ljust(widths[state]) for state in states)
+        cells = "  ".join(padded(row.get(state, ""), widths[state]) for state in states)
         repeats = f"  ×{match.count}" if match.count > 1 else ""
         lines.append(f"  {paint(f'{number(match.score):>8}', 'muted')}  {cells.rstrip()}{repeats}")
     return lines
 
 
 def document_text(explanation: DocumentExplanation, color: bool) -> str:
-    """The document with its spans bracketed, and the table of contributions."""
+    """The document with its spans below the words, and the table of contributions."""
     paint = Paint(color)
     target = explanation.target
     share = percent(explanation.probabilities[target])
@@ -85,9 +112,9 @@ def document_text(explanation: DocumentExplanation, color: bool) -> str:
     lines = [
         f"{paint(explanation.predicted, 'strong')}{gold}; explained: {target}, probability {share}",
         "",
-        _bracketed(explanation, paint),
+        _underlined(explanation, paint),
         "",
-        f"     {target:>8}  {'pattern':8} {'score':>8}  phrase",
+        f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  phrase",
     ]
     for rank, item in enumerate(explanation.shown, start=1):
         value = item.effect[target]
@@ -99,26 +126,64 @@ def document_text(explanation: DocumentExplanation, color: bool) -> str:
     lines.append(
         f"comprehensiveness {signed(explanation.comprehensiveness)}"
         f"  sufficiency {signed(explanation.sufficiency)}"
-        f"  replaced by: {explanation.replacement}"
+        f"  contributions against the same document {REPLACED[explanation.replacement]}"
     )
     return "\n".join(lines)
 
 
-def _bracketed(explanation: DocumentExplanation, paint: Paint) -> str:
-    """The words, `▲1[ … ]` around the span of the first contribution, and so on."""
-    opens: dict[int, list[str]] = {}
-    closes: dict[int, int] = {}
-    for rank, item in enumerate(explanation.shown, start=1):
-        if item.match:
-            value = item.effect[explanation.target]
-            kind = "for" if value > 0 else "against"
-            opens.setdefault(item.match.start, []).append(paint(f"{mark(value)}{rank}[", kind))
-            closes[item.match.end - 1] = closes.get(item.match.end - 1, 0) + 1
-    words = [
-        "".join(opens.get(i, [])) + token + "]" * closes.get(i, 0)
-        for i, token in enumerate(explanation.tokens)
-    ]
-    return " ".join(words)
+def _underlined(explanation: DocumentExplanation, paint: Paint) -> str:
+    """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
+    spans = lay_spans(explanation)
+    lines: list[list[int]] = [[]]
+    used = 0
+    for position, token in enumerate(explanation.tokens):
+        width = columns(token) + 1
+        if lines[-1] and used + width > WIDTH:
+            lines.append([])
+            used = 0
+        lines[-1].append(position)
+        used += width
+    parts = []
+    for line in lines:
+        parts.append(" ".join(explanation.tokens[position] for position in line))
+        inside = [span for span in spans if line and span.start <= line[-1] and span.end > line[0]]
+        for lane in sorted({span.lane for span in inside}):
+            below = [span for span in inside if span.lane == lane]
+            parts.append(_lane(line, explanation.tokens, below, paint))
+    return "\n".join(parts)
+
+
+def _lane(line: list[int], tokens: Sequence[str], spans: list[Span], paint: Paint) -> str:
+    """One line of spans below one line of words."""
+    starts, at = {}, 0
+    for position in line:
+        starts[position] = at
+        at += columns(tokens[position]) + 1
+    drawn, reached = "", 0
+    for span in sorted(spans):
+        first, last = max(span.start, line[0]), min(span.end - 1, line[-1])
+        width = starts[last] + columns(tokens[last]) - starts[first]
+        key = key_of(span) if span.start == first else ""
+        stroke = "━" if span.effect > 0 else "╍"
+        bar = (key + stroke * width)[: max(width, len(key))]
+        drawn += " " * (starts[first] - reached) + paint(bar, side(span.effect))
+        reached = max(starts[first], reached) + len(bar)
+    return drawn
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal `text` takes."""
+    return sum(
+        0
+        if unicodedata.category(c) in ("Mn", "Cf")
+        else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
+
+
+def padded(text: str, width: int) -> str:
+    """`text` with blanks after it up to `width` columns."""
+    return text + " " * (width - columns(text))
 
 
 _BLOCKS = " ░▒▓█"
@@ -132,12 +197,14 @@ def activations_text(activations: StateActivations, color: bool) -> str:
     on_path = set()
     if activations.match:
         on_path = {(step.position, step.reaches) for step in activations.match.steps}
-    widths = [max(3, len(token)) for token in activations.tokens]
+    widths = [max(3, columns(token)) for token in activations.tokens]
     pairs = zip(activations.tokens, widths, strict=True)
     lines = [paint(f"Pattern {activations.pattern}", "strong")]
-    lines.append(" " * 7 + " ".join(token.ljust(width) for token, width in pairs))
+    lines.append(" " * 7 + " ".join(padded(token, width) for token, width in pairs))
     for state in range(activations.num_states):
-        name = "START" if state == 0 else "END" if state == activations.num_states - 1 else str(state)
+        name = (
+            "START" if state == 0 else "END" if state == activations.num_states - 1 else str(state)
+        )
         cells = []
         for position, (row, width) in enumerate(zip(activations.values, widths, strict=True)):
             value = row[state]
@@ -146,4 +213,36 @@ def activations_text(activations: StateActivations, color: bool) -> str:
             cell = f"[{block}]" if (position, state) in on_path else f" {block} "
             cells.append(cell.ljust(width))
         lines.append(f"{name:>5}  " + " ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def report_text(report: ModelReport, color: bool) -> str:
+    """Figures, confusion, faithfulness, patterns, documents."""
+    paint = Paint(color)
+    metrics, found = report.metrics, report.faithfulness
+    lines = [
+        paint(report.name, "strong"),
+        f"accuracy {metrics['accuracy']:.4f}  macro F1 {metrics['macro_f1']:.4f}  "
+        f"loss {metrics['loss']:.4f}  on {int(metrics['examples']):,} documents",
+        "",
+        "labelled / predicted  " + "  ".join(f"{label:>10}" for label in report.labels),
+    ]
+    for label, counts in zip(report.labels, report.confusion, strict=True):
+        lines.append(f"{label:>20}  " + "  ".join(f"{count:>10,}" for count in counts))
+    lines += [
+        "",
+        f"faithfulness over {found.documents} documents (random phrases in brackets): "
+        f"comprehensiveness {signed(found.comprehensiveness)} "
+        f"({signed(found.random_comprehensiveness)}), sufficiency {signed(found.sufficiency)} "
+        f"({signed(found.random_sufficiency)})",
+        "",
+        patterns_text(report.patterns, color),
+    ]
+    for heading, documents in (
+        ("Surely wrong", report.wrong),
+        ("Least sure", report.unsure),
+        ("Surely right", report.right),
+    ):
+        lines += ["", paint(heading, "strong")]
+        lines += [f"\n{document_text(document, color)}" for document in documents]
     return "\n".join(lines)

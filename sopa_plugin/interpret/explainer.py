@@ -1,0 +1,263 @@
+"""Reads a model or an encoder: its patterns over a data set, and single documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.activations import StateActivations
+from sopa_plugin.interpret.arcs import ArcWords
+from sopa_plugin.interpret.document_scores import DocumentScores
+from sopa_plugin.interpret.documents import Contribution, DocumentExplanation, spans_for
+from sopa_plugin.interpret.faithfulness import comprehensiveness, sufficiency
+from sopa_plugin.interpret.leave_one_out import LeaveOneOut, Replacement
+from sopa_plugin.interpret.match import Match
+from sopa_plugin.interpret.matching import (
+    AFTER,
+    BEFORE,
+    Aligner,
+    arc_scores,
+    scores_of_documents,
+    spell,
+)
+from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
+from sopa_plugin.interpret.subject import EncoderSubject, Subject
+from sopa_plugin.interpret.top_matches import TopMatches
+from sopa_plugin.wfsa.reference import Recurrence
+
+if TYPE_CHECKING:
+    from sopa_plugin.models import TextClassifier
+
+CHUNK = 1024
+"""Documents read at once."""
+
+
+class Explainer:
+    """Explains what a subject's patterns match and what they contribute (paper, section 7).
+
+    ```python
+    explainer = Explainer.from_run("runs/sopa_sst")
+    explainer.patterns(train_texts, k=5)
+    explainer.document("a gripping , moving film")
+    ```
+
+    Arguments:
+        subject: what is read.
+        replacement: what a contribution compares with: `no_match`, `zero` or `mean` (see
+            `LeaveOneOut`).
+        means: means of the document vector for `mean`; `use_means_of` finds them.
+    """
+
+    def __init__(
+        self, subject: Subject, replacement: Replacement = "no_match", means: Tensor | None = None
+    ) -> None:
+        self.subject = subject
+        self.replacement = replacement
+        self.means = means
+
+    @classmethod
+    def from_run(cls, folder: str | Path, replacement: Replacement = "no_match") -> Explainer:
+        """Reads the model of a run. Documents are texts.
+
+        Raises:
+            UserError: There is none, or its encoder has no patterns.
+        """
+        from sopa_plugin.interpret.model_subject import ModelSubject
+
+        return cls(ModelSubject.load(folder), replacement)
+
+    @classmethod
+    def from_model(cls, model: TextClassifier, replacement: Replacement = "no_match") -> Explainer:
+        """Reads a classifier. Documents are texts."""
+        from sopa_plugin.interpret.model_subject import ModelSubject
+
+        return cls(ModelSubject(model), replacement)
+
+    @classmethod
+    def from_encoder(
+        cls,
+        encoder: SopaEncoder,
+        vectors: Mapping[str, ArrayLike] | Callable[[Sequence[str]], ArrayLike],
+        head: Callable[[Tensor], Tensor] | None = None,
+        labels: Sequence[str] = (),
+        replacement: Replacement = "no_match",
+    ) -> Explainer:
+        """Reads a bare encoder (see `EncoderSubject`). Documents are sequences of tokens."""
+        return cls(EncoderSubject(encoder, vectors, head, labels), replacement)
+
+    def use_means_of(self, documents: Iterable[Any]) -> None:
+        """Takes the mean of each pattern's score over `documents` for replacement `mean`."""
+        scores = DocumentScores(self.subject)
+        for chunk in _chunks(documents):
+            encoded = self.subject.read(chunk)
+            scores.add(
+                scores_of_documents(self.subject, encoded, arc_scores(self.subject, encoded))
+            )
+        self.means = scores.document_vector_means()
+
+    def patterns(self, documents: Iterable[Any], k: int = 10, words: int = 10) -> PatternsReading:
+        """Every pattern read over `documents`, a stream of any length; the strongest effect first.
+
+        Arguments:
+            documents: what to read.
+            k: phrases of each pattern.
+            words: nearest words of each arc; 0 leaves arcs out.
+        """
+        top, scores = TopMatches(self.subject, k), DocumentScores(self.subject)
+        sample: tuple[list[str], Tensor] | None = None
+        for chunk in _chunks(documents):
+            encoded = self.subject.read(chunk)
+            arcs = arc_scores(self.subject, encoded)
+            top.add(chunk, encoded, arcs)
+            scores.add(scores_of_documents(self.subject, encoded, arcs))
+            if words and sample is None and self.subject.contextual:
+                found = [word for spelt in self.subject.words(chunk) for word in spelt]
+                sample = found, encoded.rows[encoded.index]
+        if self.replacement == "mean" and self.means is None:
+            self.means = scores.document_vector_means()
+        fires, effect = scores.firing(self._leave_one_out() if self.subject.labels else None)
+        arc_words = self._arc_words(words, sample)
+        patterns = [
+            PatternReading(
+                name,
+                self.subject.encoder.layout.lengths[number],
+                matches,
+                float(scores.best[number]),
+                float(scores.mean[number]),
+                float(scores.matched[number]),
+                float(fires[number]),
+                dict(zip(self.subject.labels, effect[number].tolist(), strict=False)),
+                arc_words.readings(number) if arc_words else (),
+            )
+            for number, (name, matches) in enumerate(
+                zip(self.subject.names, top.matches(), strict=True)
+            )
+        ]
+        patterns.sort(key=lambda pattern: -pattern.strength)
+        return PatternsReading(tuple(patterns), scores.documents, self.replacement)
+
+    def matches(self, document: Any) -> dict[str, Match | None]:
+        """The best match of each pattern in one document."""
+        return self._matches(document)[0]
+
+    def document(
+        self,
+        document: Any,
+        target: str | None = None,
+        gold: str | None = None,
+        shown: int = 10,
+        number: int = 0,
+    ) -> DocumentExplanation:
+        """Why a document gets its label.
+
+        Arguments:
+            document: a text, or tokens for a bare encoder.
+            target: the label to explain; the predicted one by default.
+            gold: the document's own label, if known.
+            shown: how many of the largest contributions to draw.
+            number: the document's number in its data set.
+
+        Raises:
+            UserError: There is no such label, or no head.
+        """
+        leave_one_out = self._leave_one_out()
+        labels = self.subject.labels
+        if target is not None and target not in labels:
+            raise UserError(f"no label {target!r}; expected one of {', '.join(labels)}")
+        matches, scores, ids = self._matches(document)
+        with torch.no_grad():
+            logits = self.subject.logits(self.subject.document_vectors(scores))
+        probabilities = logits.double().softmax(dim=-1)[0].tolist()
+        target = target or labels[probabilities.index(max(probabilities))]
+        effects = leave_one_out(scores)[0].tolist()
+        shown_scores = self.subject.encoder.options.algebra.to_score(scores[0].double()).tolist()
+        contributions = [
+            Contribution(name, score, match, dict(zip(labels, effect, strict=True)))
+            for (name, match), score, effect in zip(
+                matches.items(), shown_scores, effects, strict=True
+            )
+        ]
+        contributions.sort(key=lambda item: -abs(item.effect[target]))
+        phrases = spans_for(contributions[:shown], target)
+        label = labels.index(target)
+        return DocumentExplanation(
+            self.subject.words([document])[0],
+            dict(zip(labels, probabilities, strict=True)),
+            target,
+            gold,
+            tuple(contributions),
+            shown,
+            self.replacement,
+            comprehensiveness(self.subject, ids, phrases, label),
+            sufficiency(self.subject, ids, phrases, label),
+            number,
+        )
+
+    @torch.no_grad()
+    def activations(self, document: Any, pattern: str) -> StateActivations:
+        """The states of the pattern named `pattern` while it reads a document.
+
+        Raises:
+            UserError: There is no such pattern.
+        """
+        number = self.subject.number(pattern)
+        encoded = self.subject.read([document])
+        arcs = arc_scores(self.subject, encoded)
+        width = arcs.width
+        words = (BEFORE,) * width + self.subject.words([document])[0] + (AFTER,) * width
+        layout, algebra = arcs.layout, arcs.algebra
+        columns = [
+            block.start + number - block.first_pattern
+            for block in layout.states[: layout.lengths[number]]
+        ]
+        recurrence = Recurrence(layout, algebra, arcs.epsilon)
+        state, values = recurrence.start(1), []
+        for row in arcs.index:
+            step = recurrence.step(state, arcs.scores[row][None])
+            state = step.state
+            after = recurrence.take_epsilons(state)[0, columns]
+            after[-1] = step.scores[0, number]
+            values.append(tuple(algebra.to_score(after.double()).tolist()))
+        path = Aligner(arcs).best_path(0, number)
+        match = spell(self.subject, path, words, width=0) if path else None
+        return StateActivations(pattern, words, tuple(values), match)
+
+    def _matches(self, document: Any) -> tuple[dict[str, Match | None], Tensor, Any]:
+        """The best matches by pattern, the document scores `[1, K]`, the token ids."""
+        encoded = self.subject.read([document])
+        arcs = arc_scores(self.subject, encoded)
+        words = self.subject.words([document])[0]
+        aligner = Aligner(arcs)
+        found = {}
+        for number, name in enumerate(self.subject.names):
+            path = aligner.best_path(0, number)
+            found[name] = spell(self.subject, path, words) if path else None
+        return found, scores_of_documents(self.subject, encoded, arcs), encoded.ids
+
+    def _leave_one_out(self) -> LeaveOneOut:
+        return LeaveOneOut(self.subject, self.replacement, self.means)
+
+    def _arc_words(self, count: int, sample: tuple[list[str], Tensor] | None) -> ArcWords | None:
+        """Arcs over the vocabulary or, where vectors depend on context, the first documents."""
+        if not count:
+            return None
+        arc_words = ArcWords(self.subject, count)
+        for words, rows in self.subject.vocabulary():
+            arc_words.add(words, rows)
+        if not arc_words.words and sample:
+            arc_words.add(*sample)
+        return arc_words
+
+
+def _chunks(documents: Iterable[Any]) -> Iterator[list[Any]]:
+    stream = iter(documents)
+    while chunk := list(islice(stream, CHUNK)):
+        yield chunk

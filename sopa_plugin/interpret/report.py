@@ -1,0 +1,161 @@
+"""A whole model read: figures, patterns by effect, documents right, wrong and undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sopa_plugin.interpret.documents import DocumentExplanation
+from sopa_plugin.interpret.explainer import Explainer
+from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.faithfulness import comprehensiveness, random_spans, sufficiency
+from sopa_plugin.interpret.model_subject import ModelSubject
+from sopa_plugin.interpret.patterns import PatternsReading
+from sopa_plugin.interpret.render.report_page import report_html
+from sopa_plugin.interpret.render.terminal import report_text
+
+CHECKED = 100
+"""Documents over which faithfulness is measured, spread evenly over the set."""
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """Mean comprehensiveness and sufficiency of the named phrases, and of random ones as long."""
+
+    documents: int
+    comprehensiveness: float
+    sufficiency: float
+    random_comprehensiveness: float
+    random_sufficiency: float
+
+
+@dataclass(frozen=True)
+class ModelReport(Explanation):
+    """What there is to know of a model at a glance.
+
+    Arguments:
+        name: of the model.
+        labels: the classes.
+        metrics: accuracy, macro_f1, loss and the number of examples.
+        confusion: documents by true and predicted label, `[labels][labels]`.
+        patterns: all patterns, the strongest effect first.
+        faithfulness: of the explanations of the predicted labels.
+        wrong: documents most surely given a wrong label.
+        unsure: documents of which the model is least sure.
+        right: for each label, documents that most surely and rightly got it.
+    """
+
+    title: ClassVar[str] = "Model report"
+
+    name: str
+    labels: tuple[str, ...]
+    metrics: dict[str, float]
+    confusion: tuple[tuple[int, ...], ...]
+    patterns: PatternsReading
+    faithfulness: Faithfulness
+    wrong: tuple[DocumentExplanation, ...]
+    unsure: tuple[DocumentExplanation, ...]
+    right: tuple[DocumentExplanation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.name,
+            "labels": list(self.labels),
+            "metrics": self.metrics,
+            "confusion": [list(row) for row in self.confusion],
+            "faithfulness": vars(self.faithfulness),
+            **self.patterns.to_dict(),
+            **{
+                kind: [each.to_dict() for each in getattr(self, kind)]
+                for kind in ("wrong", "unsure", "right")
+            },
+        }
+
+    def to_text(self, color: bool = False) -> str:
+        return report_text(self, color)
+
+    def html_body(self) -> str:
+        return report_html(self)
+
+
+def read_model(
+    explainer: Explainer,
+    name: str,
+    texts: Sequence[str],
+    gold: Sequence[int],
+    pattern_texts: Sequence[str],
+    metrics: dict[str, float],
+    k: int = 5,
+    examples: int = 5,
+    shown: int = 10,
+) -> ModelReport:
+    """The report of a classifier.
+
+    Arguments:
+        explainer: of a `ModelSubject`.
+        name: of the model.
+        texts: documents to classify.
+        gold: their labels' numbers.
+        pattern_texts: documents over which patterns are read.
+        metrics: what is measured on `texts`.
+        k: phrases of each pattern.
+        examples: documents of each kind.
+        shown: contributions drawn of each document.
+    """
+    assert isinstance(explainer.subject, ModelSubject)
+    patterns = explainer.patterns(pattern_texts, k)
+    labels = explainer.subject.labels
+    probabilities = np.exp(explainer.subject.model.log_probabilities(texts))
+    true, predicted = np.array(gold), probabilities.argmax(axis=1)
+    confusion = np.zeros((len(labels), len(labels)), dtype=int)
+    np.add.at(confusion, (true, predicted), 1)
+    sure = probabilities.max(axis=1)
+
+    def explain(numbers: NDArray[np.int64]) -> tuple[DocumentExplanation, ...]:
+        return tuple(
+            explainer.document(texts[n], gold=labels[true[n]], shown=shown, number=int(n))
+            for n in numbers[:examples].tolist()
+        )
+
+    surest = np.argsort(-sure, kind="stable")
+    right = [
+        surest[(true == label)[surest] & (predicted == label)[surest]]
+        for label in range(len(labels))
+    ]
+    per_label = max(1, examples // len(labels))
+    return ModelReport(
+        name,
+        labels,
+        metrics,
+        tuple(tuple(row) for row in confusion.tolist()),
+        patterns,
+        _faithfulness(explainer, texts, shown),
+        explain(surest[(true != predicted)[surest]]),
+        explain(surest[::-1]),
+        tuple(each for numbers in right for each in explain(numbers[:per_label])),
+    )
+
+
+def _faithfulness(explainer: Explainer, texts: Sequence[str], shown: int) -> Faithfulness:
+    """Measured on documents spread evenly over the set."""
+    subject, random = explainer.subject, np.random.default_rng(0)
+    figures = []
+    chosen = np.unique(np.linspace(0, len(texts) - 1, min(CHECKED, len(texts))).astype(int))
+    for number in chosen.tolist():
+        found = explainer.document(texts[number], shown=shown)
+        ids = subject.read([texts[number]]).ids
+        label = subject.labels.index(found.target)
+        spans = random_spans(found.phrases, len(ids), random)
+        figures.append(
+            (
+                found.comprehensiveness,
+                found.sufficiency,
+                comprehensiveness(subject, ids, spans, label),
+                sufficiency(subject, ids, spans, label),
+            )
+        )
+    return Faithfulness(len(figures), *np.mean(figures, axis=0).tolist())
