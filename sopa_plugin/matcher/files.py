@@ -1,0 +1,76 @@
+"""The file of a matcher: `matcher.safetensors`, which holds all that prediction needs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from sopa_plugin import __version__
+from sopa_plugin.errors import UserError
+from sopa_plugin.matcher.matcher import Matcher, Settings
+from sopa_plugin.registry import import_plugins, imported_plugins
+
+logger = logging.getLogger(__name__)
+
+MATCHER_FILE = "matcher.safetensors"
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+"""The files of a model that decide what it predicts."""
+
+_RECORD = "sopa_plugin"  # key of the file's metadata: everything but words and numbers, as JSON
+_WORDS = "words"  # the vocabulary in UTF-8, one word a line: no word holds a line's end
+
+
+def save_matcher(matcher: Matcher, folder: str | Path) -> None:
+    """Writes a matcher into a folder: its model's, or one where it is to do without the model."""
+    record = {
+        **asdict(matcher.settings),
+        "version": __version__,
+        "plugins": imported_plugins(),
+        "model_files": _checksums(Path(folder)),
+    }
+    words = bytearray("\n".join(matcher.words.words), encoding="utf-8")
+    tensors = {**matcher.state_dict(), _WORDS: torch.frombuffer(words, dtype=torch.uint8)}
+    save_file(tensors, Path(folder) / MATCHER_FILE, metadata={_RECORD: json.dumps(record)})
+
+
+def load_matcher(folder: str | Path) -> Matcher | None:
+    """The matcher in a folder; None where there is none, or one of another model than is there.
+
+    Plugins that it was made with are imported first. Raises `UserError` for a damaged file.
+    """
+    file = Path(folder) / MATCHER_FILE
+    if not file.is_file():
+        return None
+    try:
+        with safe_open(file, framework="pt") as opened:
+            record: dict[str, Any] = json.loads(opened.metadata()[_RECORD])
+            now = _checksums(file.parent)
+            if now and now != record["model_files"]:
+                logger.warning("%s: not used: the model beside it is another one", file)
+                return None
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{file}: not a compiled model, or a damaged one ({error}); delete it: the model "
+            "itself predicts the same"
+        ) from error
+    import_plugins(record["plugins"])
+    words = tensors.pop(_WORDS).numpy().tobytes().decode().split("\n")
+    settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
+    matcher = Matcher(settings, words)
+    matcher.load_state_dict(tensors, assign=True)
+    return matcher.requires_grad_(False)
+
+
+def _checksums(folder: Path) -> dict[str, int]:
+    """CRC-32 of each of a model's files that the folder has."""
+    files = (folder / name for name in MODEL_FILES)
+    return {file.name: zlib.crc32(file.read_bytes()) for file in files if file.is_file()}
