@@ -1,0 +1,327 @@
+"""The CPU kernel against the reference recurrence, in threads, in processes and from its cache."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from sopa_plugin.wfsa import BestMatches, Layout, Semiring, cpu_kernel, reference, spell_out
+from sopa_plugin.wfsa.kernels.compiled import Compiled
+from sopa_plugin.wfsa.kernels.thread_pool import ThreadPool
+
+INF = float("inf")
+MAX_SUM = Semiring.named("max_sum")
+
+
+class Case(NamedTuple):
+    """Packed documents with arc scores."""
+
+    layout: Layout
+    scores: Tensor
+    index: Tensor
+    offsets: Tensor
+    epsilon: Tensor
+
+
+def make_case(
+    layout: Layout, documents: list[int], rows: int, seed: int, whole: bool = False, cut: float = 0
+) -> Case:
+    """Random scores, `whole` numbers so that paths tie, with a share `cut` of them -inf."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def numbers(*shape: int) -> Tensor:
+        drawn = torch.randn(*shape, generator=generator)
+        drawn = drawn.round() if whole else drawn
+        return drawn.masked_fill(torch.rand(*shape, generator=generator) < cut, -INF)
+
+    index = torch.randint(0, rows, (sum(documents),), generator=generator)
+    offsets = torch.tensor([0, *documents]).cumsum(0)
+    return Case(
+        layout, numbers(rows, layout.num_scores), index, offsets, numbers(layout.num_epsilons)
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    lengths = draw(st.lists(st.integers(2, 7), min_size=1, max_size=19).map(sorted))
+    return make_case(
+        Layout(tuple(lengths), *(draw(st.booleans()) for _ in range(5))),
+        documents=draw(st.lists(st.integers(0, 9), max_size=5)),
+        rows=draw(st.integers(1, 6)),
+        seed=draw(st.integers(0, 2**31)),
+        whole=draw(st.booleans()),
+        cut=draw(st.sampled_from([0, 0, 0.2])),
+    )
+
+
+def large_case() -> Case:
+    """Enough work for four threads, forward and backward."""
+    layout = Layout(tuple(length for length in (2, 3, 4, 5, 6) for _ in range(10)))
+    generator = torch.Generator().manual_seed(1)
+    documents = torch.randint(0, 40, (340,), generator=generator).tolist()
+    case = make_case(layout, documents, rows=500, seed=2, whole=True)
+    assert len(case.index) * layout.num_states > 4 * cpu_kernel.LEAST_STATES
+    assert len(documents) * layout.num_patterns > 4 * cpu_kernel.LEAST_PATHS
+    return case
+
+
+def everything(case: Case) -> list[Tensor]:
+    """All that the kernel computes for a case, with gradients that are not round numbers."""
+    paths = cpu_kernel.forward(*case, keep_paths=True)
+    grad = torch.linspace(-1, 1, paths[0].numel()).view_as(paths[0])
+    _, scores, index, offsets, _ = case
+    grads = cpu_kernel.backward(case.layout, grad, index, offsets, *paths[1:], len(scores))
+    alone = cpu_kernel.forward(*case, keep_paths=False)[0]
+    return [*paths, *grads, alone, cpu_kernel.end_scores(*case)]
+
+
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_scores_and_paths_are_those_of_the_reference(case: Case) -> None:
+    expected = reference.document_scores(case.layout, MAX_SUM, *case[1:], keep_paths=True)
+    found = cpu_kernel.forward(*case, keep_paths=True)
+    for mine, theirs in zip(found[:3], expected[:3], strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    offsets = case.offsets
+    assert spell_out(case.layout, BestMatches(*found), offsets) == spell_out(
+        case.layout, BestMatches(*expected), offsets
+    )
+    alone, *nothing = cpu_kernel.forward(*case, keep_paths=False)
+    assert torch.equal(alone, expected[0])
+    assert [tensor.numel() for tensor in nothing] == [0, 0, 0]
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases())
+def test_end_scores_are_those_of_the_reference(case: Case) -> None:
+    recurrence = reference.Recurrence(case.layout, MAX_SUM, case.epsilon)
+    expected = reference.end_scores(recurrence, *case[1:4])[0]
+    assert torch.equal(cpu_kernel.end_scores(*case), expected)
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases())
+def test_gradients_are_those_of_the_reference(case: Case) -> None:
+    layout, scores, index, offsets, epsilon = case
+    scores, epsilon = scores.clone().requires_grad_(), epsilon.clone().requires_grad_()
+    out = reference.document_scores(layout, MAX_SUM, scores, index, offsets, epsilon)[0]
+    # Where nothing matches there is no gradient, whatever comes from above.
+    grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(0))
+    total = torch.where(out > -INF, out * grad, 0).sum() + 0 * (scores.nansum() + epsilon.nansum())
+    total.backward()
+    paths = cpu_kernel.forward(*case, keep_paths=True)
+    found = cpu_kernel.backward(layout, grad, index, offsets, *paths[1:], len(scores))
+    for mine, theirs in zip(found, (scores.grad, epsilon.grad), strict=True):
+        expected = torch.zeros_like(mine) if theirs is None else theirs.nan_to_num()
+        torch.testing.assert_close(mine, expected)
+
+
+def test_documents_shorter_than_a_pattern_do_not_match() -> None:
+    layout = Layout((2, 5), epsilons=False)
+    case = make_case(layout, [2, 0], rows=2, seed=0)
+    scores, ends, final, steps = cpu_kernel.forward(*case, keep_paths=True)
+    assert scores[:, 1].tolist() == [-INF, -INF]
+    assert scores[1, 0] == -INF
+    assert ends.tolist() == [[int(ends[0, 0]), -1], [-1, -1]]
+    assert ends[0, 0] > 0
+    grad = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    paths = (ends, final, steps)
+    for gradient in cpu_kernel.backward(layout, grad, case.index, case.offsets, *paths, 2):
+        assert not gradient.any()
+
+
+def test_an_empty_batch() -> None:
+    case = make_case(Layout((3,)), [], rows=2, seed=0)
+    scores, ends, final, steps = cpu_kernel.forward(*case, keep_paths=True)
+    assert scores.shape == ends.shape == final.shape == (0, 1)
+    assert steps.shape == (0, 3)
+    assert cpu_kernel.end_scores(*case).shape == (0, 1)
+
+
+def test_inputs_need_not_be_contiguous() -> None:
+    case = make_case(Layout((2, 4)), [5, 6], rows=4, seed=0)
+    _, scores, index, offsets, epsilon = case
+    strided = Case(
+        case.layout,
+        scores.T.contiguous().T,
+        torch.stack([index, index], dim=1)[:, 0],
+        torch.stack([offsets, offsets], dim=1)[:, 0],
+        torch.stack([epsilon, epsilon], dim=1)[:, 0],
+    )
+    for mine, theirs in zip(everything(strided), everything(case), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("row", [-1, 4])
+def test_rows_that_do_not_exist_are_refused(row: int) -> None:
+    case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
+    case.index[1] = row
+    with pytest.raises(IndexError, match="rows 0 to 3"):
+        cpu_kernel.forward(*case, keep_paths=False)
+
+
+def test_shapes_that_do_not_fit_the_layout_are_refused() -> None:
+    case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
+    for wrong, message in (
+        (case._replace(scores=case.scores[:, 1:]), "scores: expected"),
+        (case._replace(epsilon=case.epsilon[1:]), "epsilon: expected"),
+        (case._replace(offsets=torch.tensor([0, 4])), "offsets: expected"),
+        (case._replace(offsets=torch.tensor([0, 2, 1])), "offsets: expected"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            cpu_kernel.forward(*wrong, keep_paths=False)
+
+
+def test_results_are_bit_equal_for_every_number_of_threads_and_every_run(
+    set_threads: Callable[[int], None],
+) -> None:
+    case = large_case()
+    set_threads(1)
+    expected = everything(case)
+    for threads in (1, 2, 3, 4, 4):
+        set_threads(threads)
+        for mine, theirs in zip(everything(case), expected, strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_errors_in_other_threads_are_raised(set_threads: Callable[[int], None]) -> None:
+    set_threads(4)
+    case = large_case()
+    case.index[-1] = len(case.scores)
+    with pytest.raises(IndexError, match="rows 0 to 499"):
+        cpu_kernel.forward(*case, keep_paths=False)
+
+
+def test_eight_threads_may_call_at_once(set_threads: Callable[[int], None]) -> None:
+    set_threads(2)
+    case = large_case()
+    expected = everything(case)
+    with ThreadPoolExecutor(8) as callers:
+        for found in callers.map(lambda _: everything(case), range(16)):
+            for mine, theirs in zip(found, expected, strict=True):
+                assert torch.equal(mine, theirs)
+
+
+def test_the_pool_grows_while_others_use_it() -> None:
+    pool, seen = ThreadPool(), []
+
+    def use(parts: int) -> None:
+        pool.run(lambda first, last: seen.append((parts, first)), list(range(parts + 1)))
+
+    with ThreadPoolExecutor(8) as callers:
+        list(callers.map(use, range(1, 20)))
+    assert sorted(seen) == [(parts, part) for parts in range(1, 20) for part in range(parts)]
+
+
+def run(script: str, **environment: str) -> str:
+    """What a script prints in a Python process of its own."""
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+SETUP = """
+import os, sys, torch
+from sopa_plugin.wfsa import Layout, cpu_kernel
+from sopa_plugin.wfsa.kernels import max_plus
+
+torch.manual_seed(0)
+layout = Layout(tuple(length for length in (2, 3, 4, 5, 6) for _ in range(10)))
+index, offsets = torch.randint(0, 50, (320 * 20,)), torch.arange(321) * 20
+scores, epsilon = torch.randn(50, layout.num_scores), torch.randn(layout.num_epsilons)
+
+def compute(_=None):
+    return cpu_kernel.forward(layout, scores, index, offsets, epsilon, False)[0]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    """A parent whose pool is in use; children, made by os.fork and by multiprocessing."""
+    script = """
+    torch.set_num_threads(3)
+    expected = compute()
+    child = os.fork()
+    if not child:
+        os._exit(0 if torch.equal(compute(), expected) else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    import multiprocessing
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(all(torch.equal(found, expected) for found in pool.map(compute, range(4))))
+    print(torch.equal(compute(), expected))
+    """
+    assert run(SETUP + textwrap.dedent(script)).split() == ["0", "True", "True"]
+
+
+def test_compiled_code_is_kept_on_disk_and_threads_may_compile_at_once(tmp_path: Path) -> None:
+    # Every best match takes the main path and ends at the sixth token.
+    script = """
+    from concurrent.futures import ThreadPoolExecutor
+    ends = torch.full((320, 50), 6, dtype=torch.int32)
+    final = torch.zeros(320, 50, dtype=torch.uint8)
+    steps = torch.zeros(len(index), layout.num_states, dtype=torch.uint8)
+    def back(_):
+        return cpu_kernel.backward(
+            layout, torch.ones(320, 50), index, offsets, ends, final, steps, 50
+        )[0]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(back, range(8)))
+    assert all(torch.equal(each, found[0]) for each in found)
+    assert found[0].sum() == 320 * 10 * (1 + 2 + 3 + 4 + 5)
+    statistics = max_plus.walk_back._compiled.stats
+    print(sum(statistics.cache_hits.values()), sum(statistics.cache_misses.values()))
+    """
+    script = SETUP + textwrap.dedent(script)
+    cold, warm = (run(script, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert cold.split() == ["0", "1"]
+    assert warm.split() == ["1", "0"]
+
+
+def test_what_cannot_be_kept_is_compiled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Numba finds no folder for code that comes from no file.
+    names: dict[str, Callable[[int], int]] = {}
+    exec("def double(number): return 2 * number", names)
+    assert Compiled(names["double"])(4) == 8
+    # The folder is lost between decorating and compiling.
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
+    kept = Compiled(triple)
+    for found in sorted(folder.rglob("*"), reverse=True):
+        found.rmdir()
+    folder.rmdir()
+    folder.write_text("not a folder")
+    assert kept(4) == 12
+
+
+def triple(number: int) -> int:
+    return 3 * number
