@@ -1,0 +1,203 @@
+"""The Triton kernel against the reference: on a GPU where there is one, else interpreted.
+
+Triton chooses its interpreter when it is imported, so without a GPU these tests run in a process of
+their own. What the interpreter cannot tell (that the code compiles) is tested by compiling.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sopa_plugin.wfsa import BestMatches, Layout, Semiring, document_scores, reference, spell_out
+
+triton = pytest.importorskip("triton", reason="Triton is not installed: pip install .[gpu]")
+
+INF = float("inf")
+MAX_SUM = Semiring.named("max_sum")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
+
+here = pytest.mark.skipif(
+    not (INTERPRETED or torch.cuda.is_available()),
+    reason="no GPU: test_everything_under_the_interpreter runs this",
+)
+
+# Each two options in all four ways; more patterns than a program takes; two states and five.
+LAYOUTS = [
+    Layout((2,) * 20 + (3,) * 20, True, True, False, True, False),
+    Layout((2, 4), True, True, True, True, True),
+    Layout((2, 3), True, True, True, True, False),
+    Layout((2, 5), False, True, False, True, True),
+    Layout((2, 3), False, False, True, False, False),
+    Layout((2, 3), True, False, False, True, True),
+    Layout((2, 2, 4), True, True, False, False, True),
+]
+
+
+def make_case(layout: Layout, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Whole numbers, so that paths tie, some -inf; documents empty, short and long."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def numbers(*shape: int) -> Tensor:
+        drawn = torch.randn(*shape, generator=generator).round()
+        return drawn.masked_fill(torch.rand(*shape, generator=generator) < 0.1, -INF)
+
+    offsets = torch.tensor([0, 4, 4, 5, 8])
+    index = torch.randint(0, 4, (8,), generator=generator)
+    tensors = (numbers(5, layout.num_scores), index, offsets, numbers(layout.num_epsilons))
+    scores, index, offsets, epsilon = (tensor.to(DEVICE) for tensor in tensors)
+    return scores, index, offsets, epsilon
+
+
+@here
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_scores_and_paths_are_those_of_the_reference(layout: Layout) -> None:
+    from sopa_plugin.wfsa import cuda_kernel
+
+    case = make_case(layout, seed=0)
+    expected = reference.document_scores(layout, MAX_SUM, *case, keep_paths=True)
+    found = cuda_kernel.forward(layout, *case, keep_paths=True)
+    for mine, theirs in zip(found[:3], expected[:3], strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    assert spell_out(layout, BestMatches(*found), case[2]) == spell_out(
+        layout, BestMatches(*expected), case[2]
+    )
+    alone, *nothing = cuda_kernel.forward(layout, *case, keep_paths=False)
+    assert torch.equal(alone, expected[0])
+    assert [tensor.numel() for tensor in nothing] == [0, 0, 0]
+    recurrence = reference.Recurrence(layout, MAX_SUM, case[3])
+    ends = reference.end_scores(recurrence, *case[:3])[0]
+    assert torch.equal(cuda_kernel.end_scores(layout, *case), ends)
+
+
+@here
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_gradients_are_those_of_the_reference(layout: Layout) -> None:
+    from sopa_plugin.wfsa import cuda_kernel
+
+    case = make_case(layout, seed=1)
+    scores, epsilon = (case[i].clone().requires_grad_() for i in (0, 3))
+    out = reference.document_scores(layout, MAX_SUM, scores, case[1], case[2], epsilon)[0]
+    grad = torch.linspace(-1, 2, out.numel(), device=DEVICE).view_as(out)
+    grad[0, 0] = 0
+    torch.where(out > -INF, out * grad, 0).sum().backward()
+    paths = cuda_kernel.forward(layout, *case, keep_paths=True)
+    arguments = (grad, case[1], case[2], *paths[1:], len(scores))
+    found = cuda_kernel.backward(layout, *arguments)
+    for mine, theirs in zip(found, (scores.grad, epsilon.grad), strict=True):
+        torch.testing.assert_close(mine, torch.zeros_like(mine) if theirs is None else theirs)
+    for mine, again in zip(found, cuda_kernel.backward(layout, *arguments), strict=True):
+        assert torch.equal(mine, again)
+
+
+@here
+def test_the_operator_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOPA_KERNEL", "cuda")
+    layout = LAYOUTS[0]
+    scores, index, offsets, epsilon = make_case(layout, seed=2)
+    scores, epsilon = scores.nan_to_num().requires_grad_(), epsilon.nan_to_num().requires_grad_()
+    out = document_scores(layout, "max_sum", scores, index, offsets, epsilon)
+    monkeypatch.setenv("SOPA_KERNEL", "reference")
+    expected = document_scores(layout, "max_sum", scores, index, offsets, epsilon)
+    assert torch.equal(out, expected)
+    mine, theirs = (
+        torch.autograd.grad(each[[0, 2, 3]].sum(), (scores, epsilon)) for each in (out, expected)
+    )
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@here
+def test_an_empty_batch() -> None:
+    from sopa_plugin.wfsa import cuda_kernel
+
+    layout = LAYOUTS[0]
+    scores, _, _, epsilon = make_case(layout, seed=0)
+    index, offsets = (torch.zeros(n, dtype=torch.int64, device=DEVICE) for n in (0, 1))
+    out, *paths = cuda_kernel.forward(layout, scores, index, offsets, epsilon, keep_paths=True)
+    assert out.shape == (0, layout.num_patterns)
+    grads = cuda_kernel.backward(layout, out, index, offsets, *paths, len(scores))
+    assert [tuple(grad.shape) for grad in grads] == [scores.shape, epsilon.shape]
+    assert not any(grad.any() for grad in grads)
+
+
+@here
+def test_shapes_that_do_not_fit_the_layout_are_refused() -> None:
+    from sopa_plugin.wfsa import cuda_kernel
+
+    scores, index, offsets, epsilon = make_case(LAYOUTS[0], seed=0)
+    with pytest.raises(ValueError, match="scores: expected"):
+        cuda_kernel.forward(LAYOUTS[0], scores[:, 1:], index, offsets, epsilon, keep_paths=False)
+    with pytest.raises(ValueError, match="epsilon: expected"):
+        cuda_kernel.forward(LAYOUTS[0], scores, index, offsets, epsilon[1:], keep_paths=False)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="is running")
+@pytest.mark.skipif(VERSION < (3, 7), reason="Triton's interpreter fails with numpy 2.4 before 3.7")
+def test_everything_under_the_interpreter() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {key: value for key, value in environment.items() if "PYTEST" not in key}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(Path(__file__))]
+    process = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "passed" in process.stdout
+
+
+KINDS = {
+    "*fp32": "scores epsilon document_scores end_scores grad grad_epsilon grad_scores",
+    "*i64": "index offsets lengths main_starts main_firsts loop_starts loop_firsts state_starts "
+    "order row_offsets documents",
+    "*i32": "ends",
+    "*u8": "final steps",
+    "*i16": "arcs",
+}
+
+
+@pytest.mark.skipif(INTERPRETED, reason="interpreted functions cannot be compiled")
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("run", {"PATHS": False, "ENDS": True}),
+        ("run", {"PATHS": True, "ENDS": False}),
+        ("walk_back", {}),
+        ("sum_by_row", {}),
+    ],
+)
+def test_it_compiles_for_a_gpu(
+    name: str, flags: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To machine code of an H100, states in registers: nothing goes through local memory."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from sopa_plugin.wfsa.kernels import max_plus_triton
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # there is nothing to fuse
+    options = dict.fromkeys(("EPSILONS", "LOOPS", "BOUNDARY", "FINAL", "EMPTY"), True)
+    constants = {"STATES": 6, "BLOCK": 32, **options, **flags}
+    types = {each: kind for kind, names in KINDS.items() for each in names.split()}
+    function = getattr(max_plus_triton, name)
+    arguments = list(enumerate(function.arg_names))
+    source = ASTSource(
+        fn=function,
+        signature={
+            each: "constexpr" if each in constants else types.get(each, "i32")
+            for _, each in arguments
+        },
+        constexprs={(i,): constants[each] for i, each in arguments if each in constants},
+    )
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    assert compiled.asm["cubin"]
+    assert ".local" not in compiled.asm["ptx"]
