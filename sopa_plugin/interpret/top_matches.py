@@ -64,7 +64,6 @@ class TopMatches:
         while any(len(candidates) for candidates in waiting):
             now = [candidates[:size] for candidates in waiting]
             self._consider(documents, encoded, arcs, ends, now, bounds)
-            # What is equal to the worst of the best may be a repeat of it.
             waiting = [
                 candidates[size:][ends[pattern, candidates[size:]] >= self._floor(pattern)]
                 for pattern, candidates in enumerate(waiting)
@@ -87,11 +86,12 @@ class TopMatches:
         ]
 
     def _floor(self, pattern: int) -> float:
-        """The score that a match must reach; -inf while there is room."""
+        """The score that a match must reach to be among the best or to repeat one of them."""
         table = self._tables[pattern]
         if len(table) < self.k:
             return float("-inf")
-        return min(found.path.score for found in table.values())
+        worst = min(found.path.score for found in table.values())
+        return worst - _noise(worst)
 
     def _consider(
         self,
@@ -122,7 +122,7 @@ class TopMatches:
         known = table.get(key)
         if known is not None:
             known.count += 1
-            if found.rank < known.rank:
+            if found.path.score > known.path.score + _noise(known.path.score):
                 found.count = known.count
                 table[key] = found
             return
@@ -130,6 +130,11 @@ class TopMatches:
         if len(table) > self.k:
             worst = max(table, key=lambda each: table[each].rank)
             del table[worst]
+
+
+def _noise(score: float) -> float:
+    """What a score may differ by from one batch to another; repeats of a phrase do."""
+    return 1e-5 * max(1.0, abs(score))
 
 
 def _ranked(scores: NDArray[np.floating], floor: float, zero: float) -> Candidates:
@@ -142,4 +147,5 @@ def _key(path: Path, ids: NDArray[np.int64], width: int) -> Hashable:
     """What is equal for repeats of a phrase: its words, and the boundary tokens that it takes."""
     start, end = path.start - width, path.end - width
     inside = ids[max(start, 0) : max(end, 0)]
-    return inside.tobytes(), min(start, 0), max(end - len(ids), 0)
+    before, after = min(end, 0) - min(start, 0), max(end, len(ids)) - max(start, len(ids))
+    return inside.tobytes(), before, after

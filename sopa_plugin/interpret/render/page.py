@@ -113,7 +113,7 @@ background:none}}
 .sopa .card{{background:var(--card);border:1px solid var(--line);border-radius:10px;
 padding:.9rem 1rem;min-width:0}}
 .sopa .cards{{display:grid;gap:1rem;
-grid-template-columns:repeat(auto-fill,minmax(min(100%,33rem),1fr))}}
+grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),1fr))}}
 .sopa .facts{{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;align-items:baseline;margin:0 0 .5rem}}
 .sopa .facts h3{{font-size:1.1rem}}
 .sopa .tiles{{display:grid;gap:.8rem;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));
@@ -142,7 +142,7 @@ padding:0 .15em}}
 .sopa .bar.for{{background:var(--for)}}
 .sopa .bar.against{{background:repeating-linear-gradient(115deg,var(--against) 0 4px,
 var(--against-soft) 4px 6px)}}
-.sopa td.axis{{width:7rem;min-width:5rem;vertical-align:middle}}
+.sopa td.axis{{width:6rem;min-width:5rem;vertical-align:middle}}
 .sopa a{{color:inherit}}
 .sopa .document{{margin-bottom:1rem}}
 .sopa hr{{border:0;border-top:1px solid var(--line);margin:2rem 0}}

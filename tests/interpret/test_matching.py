@@ -1,0 +1,140 @@
+"""Alignments against the exact k best matches of `wfsa.paths`, and replayed to their scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret import Explainer
+from sopa_plugin.interpret.matching import Aligner, arc_scores, scores_at_ends, spell
+from sopa_plugin.wfsa.paths import k_best_matches
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"epsilons": False},
+    {"self_loops": "none"},
+    {"self_loops": "shared"},
+    {"final_epsilon": False},
+    {"empty_matches": True},
+    {"boundary_loops": True},
+    {"boundary_tokens": True},
+    {"semiring": "max_sum"},
+    {"semiring": "max_sum", "final_epsilon": False, "boundary_tokens": True},
+    {"semiring": "boolean"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_match_is_aligned_as_the_exact_search_aligns_it(
+    options: dict[str, Any],
+    make_explainer: Callable[..., Explainer],
+    documents: list[list[str]],
+) -> None:
+    subject = make_explainer(**options).subject
+    encoded = subject.read(documents)
+    arcs = arc_scores(subject, encoded)
+    exact = k_best_matches(
+        arcs.layout, arcs.semiring, arcs.scores, arcs.index, arcs.offsets, arcs.epsilon, k=99
+    )
+    aligner, ends = Aligner(arcs), scores_at_ends(arcs)
+    bounds = arcs.offsets.tolist()
+    checked = 0
+    for document, patterns in enumerate(exact):
+        for pattern, matches in enumerate(patterns):
+            for match in matches:
+                if match.end == 0:  # before the first token: no token at which it ends
+                    continue
+                score = float(ends[bounds[document] + match.end - 1, pattern])
+                path = aligner.path(document, pattern, match.end, score)
+                assert score == pytest.approx(match.score, rel=1e-5)
+                assert (path.start, path.end) == (match.start, match.end)
+                assert path.arcs == match.arcs
+                checked += 1
+    assert checked > 100
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_steps_replay_to_exactly_the_score(
+    options: dict[str, Any],
+    make_explainer: Callable[..., Explainer],
+    documents: list[list[str]],
+) -> None:
+    explainer = make_explainer(**options)
+    combine = sum if options.get("semiring") == "max_sum" else math.prod
+    found = [m for words in documents for m in explainer.matches(words).values() if m]
+    assert len(found) > 50
+    for match in found:
+        assert combine(step.score for step in match.steps) == pytest.approx(match.score, rel=1e-5)
+        assert match.steps[-1].reaches == match.num_states - 1
+        assert match.steps[0].state == 0
+
+
+def test_the_best_match_scores_what_the_encoder_scores(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer(output="score", normalization="none")
+    encoded = explainer.subject.read(documents)
+    scores = explainer.subject.encoder.forward_packed(*encoded[:3]).tolist()
+    for words, row in zip(documents, scores, strict=True):
+        found = explainer.matches(words).values()
+        assert [match.score if match else 0.0 for match in found] == pytest.approx(row, abs=1e-6)
+
+
+def test_sums_are_read_by_their_best_path(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    best = make_explainer(semiring="max_product", encoding="sigmoid", boundary_loops=True)
+    for semiring, encoding, scale in (
+        ("sum_product", "sigmoid", float),
+        ("log", "log_sigmoid", math.log),
+    ):
+        summed = make_explainer(semiring=semiring, encoding=encoding, boundary_loops=True)
+        for words in documents[5:15]:
+            expected, found = best.matches(words), summed.matches(words)
+            for name, match in expected.items():
+                if match is None:
+                    assert found[name] is None
+                else:
+                    assert found[name].phrase == match.phrase
+                    assert found[name].score == pytest.approx(scale(match.score), rel=1e-4)
+
+
+def test_positions_leave_boundary_tokens_out_and_words_name_them(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    subject = make_explainer(boundary_tokens=True, self_loops="none", epsilons=False).subject
+    words = ("good",)
+    arcs = arc_scores(subject, subject.read([words]))
+    path = Aligner(arcs).best_path(0, 4)
+    match = spell(subject, path, words)
+    assert len(match.steps) == 4
+    assert 0 <= match.start <= match.end <= 1
+    outside = [step for step in match.steps if step.position != 0]
+    assert {step.token for step in outside} <= {"‹s›", "‹/s›"}
+    assert all((step.token == "‹s›") == (step.position < 0) for step in outside)
+
+
+def test_a_semiring_without_best_paths_is_refused(
+    make_explainer: Callable[..., Explainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sopa_plugin.interpret import matching
+
+    explainer = make_explainer(semiring="sum_product")
+    monkeypatch.setattr(matching, "BEST_PATH", {})  # as for a semiring of a user's own that sums
+    with pytest.raises(UserError, match="sums over paths"):
+        explainer.matches(["good"])
+
+
+def test_end_scores_have_a_row_a_token(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    subject = make_explainer().subject
+    arcs = arc_scores(subject, subject.read(documents))
+    ends = scores_at_ends(arcs)
+    assert ends.shape == (sum(map(len, documents)), 5)
+    assert np.isfinite(ends).any()
