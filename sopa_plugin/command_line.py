@@ -58,11 +58,13 @@ def set_up_logging() -> None:
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     level = logging.INFO if is_first_process() else logging.ERROR
     logging.getLogger("sopa_plugin").setLevel(level)
-    import datasets
-    from transformers.utils import logging as transformers_logging
-
-    datasets.disable_progress_bars()
-    transformers_logging.disable_progress_bar()
+    # By these where they are yet to be imported, which not every command does.
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if "datasets" in sys.modules:
+        sys.modules["datasets"].disable_progress_bars()
+    if "transformers" in sys.modules:
+        sys.modules["transformers"].utils.logging.disable_progress_bar()
 
 
 def add_include_package(parser: argparse.ArgumentParser) -> None:

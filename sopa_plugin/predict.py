@@ -16,8 +16,8 @@ from sopa_plugin.command_line import (
     run_command,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.models import load_model
-from sopa_plugin.models.prediction import predict_stream
+from sopa_plugin.matcher import load_matcher
+from sopa_plugin.prediction import Predictor, predict_stream
 from sopa_plugin.registry import import_plugins
 
 
@@ -44,9 +44,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     import_plugins(args.include_package)
     with ExitStack() as files:
         source = _open_input(args.input, files)
-        model = load_model(args.run)
-        model.to_device(choose_device(args.device))
+        model = _load(args.run, choose_device(args.device))
         predict_stream(model, source, _open_output(args.output, files), args.format)
+
+
+def _load(run: str, device: str) -> Predictor:
+    """The model on its device; on the CPU its matcher, if it has one."""
+    matcher = load_matcher(run) if device == "cpu" else None
+    if matcher is not None:
+        return matcher
+    from sopa_plugin.models import load_model  # and transformers, which takes seconds
+
+    model = load_model(run)
+    model.to_device(device)
+    return model
 
 
 def _open_input(path: str | None, files: ExitStack) -> BinaryIO:

@@ -42,7 +42,7 @@ def save_matcher(matcher: Matcher, folder: str | Path) -> None:
 
 
 def load_matcher(folder: str | Path) -> Matcher | None:
-    """The matcher in a folder; None where there is none, or one of another model than is there.
+    """The matcher in a folder; None if there is none, or only one that its model has outlived.
 
     Plugins that it was made with are imported first. Raises `UserError` for a damaged file.
     """
@@ -52,22 +52,28 @@ def load_matcher(folder: str | Path) -> Matcher | None:
     try:
         with safe_open(file, framework="pt") as opened:
             record: dict[str, Any] = json.loads(opened.metadata()[_RECORD])
-            now = _checksums(file.parent)
-            if now and now != record["model_files"]:
-                logger.warning("%s: not used: the model beside it is another one", file)
+            if not _belongs(record, file.parent):
+                logger.warning("%s: not used: of another model than is here, or version", file)
                 return None
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        import_plugins(record["plugins"])
+        words = tensors.pop(_WORDS).numpy().tobytes().decode().split("\n")
+        settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
+        matcher = Matcher(settings, words)
+        matcher.load_state_dict(tensors, assign=True)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(
             f"{file}: not a compiled model, or a damaged one ({error}); delete it: the model "
             "itself predicts the same"
         ) from error
-    import_plugins(record["plugins"])
-    words = tensors.pop(_WORDS).numpy().tobytes().decode().split("\n")
-    settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
-    matcher = Matcher(settings, words)
-    matcher.load_state_dict(tensors, assign=True)
     return matcher.requires_grad_(False)
+
+
+def _belongs(record: dict[str, Any], folder: Path) -> bool:
+    """Whether a matcher was made from the model in its folder, where there is one."""
+    checksums = _checksums(folder)
+    same = checksums == record["model_files"] and record["version"] == __version__
+    return same or not checksums
 
 
 def _checksums(folder: Path) -> dict[str, int]:

@@ -13,7 +13,7 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model
-from sopa_plugin.models.prediction import BLOCK, predict_stream
+from sopa_plugin.prediction import BLOCK, predict_stream
 
 
 class ByLength(Model):

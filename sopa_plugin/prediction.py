@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Literal, TextIO
+from typing import Any, BinaryIO, Literal, Protocol, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.models.model import Model
 
 Format = Literal["auto", "text", "json"]
 
@@ -17,7 +17,19 @@ BLOCK = 2**16  # bytes read at once: some hundred sentences
 _BOM = b"\xef\xbb\xbf"
 
 
-def predict_stream(model: Model, source: BinaryIO, output: TextIO, format: Format = "auto") -> None:
+class Predictor(Protocol):
+    """What predicts: a `Model`, or the `Matcher` of one."""
+
+    labels: list[str]
+
+    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Log-probabilities of the classes, `[texts, labels]`."""
+        ...
+
+
+def predict_stream(
+    model: Predictor, source: BinaryIO, output: TextIO, format: Format = "auto"
+) -> None:
     """Classifies each line of `source`; writes one line of JSON for it to `output`.
 
     Lines end at `\\n` alone; an empty one is an empty document. What has been read is answered at
@@ -48,7 +60,7 @@ def predict_stream(model: Model, source: BinaryIO, output: TextIO, format: Forma
         number += len(lines)
 
 
-def predict(model: Model, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Each of the `records` (with a `text`) with its `label` and `probabilities` added."""
     log_probabilities = model.log_probabilities([record["text"] for record in records])
     for record, row in zip(records, np.exp(log_probabilities), strict=True):
