@@ -104,7 +104,7 @@ def test_the_operator_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOPA_KERNEL", "cuda")
     layout = LAYOUTS[0]
     scores, index, offsets, epsilon = make_case(layout, seed=2)
-    scores, epsilon = scores.nan_to_num().requires_grad_(), epsilon.nan_to_num().requires_grad_()
+    scores, epsilon = (each.clamp(min=-9).requires_grad_() for each in (scores, epsilon))
     out = document_scores(layout, "max_sum", scores, index, offsets, epsilon)
     monkeypatch.setenv("SOPA_KERNEL", "reference")
     expected = document_scores(layout, "max_sum", scores, index, offsets, epsilon)
