@@ -66,16 +66,10 @@ class DocumentVector(nn.Module):
     def forward(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
         """Document vectors `[B, K]` of type `dtype` from the operator's `scores [B, K]`."""
         algebra = Semiring.named(self.semiring)
-        unmatched = scores == algebra.zero
-        # No gradient comes out of an infinity that is not there.
-        values = scores.masked_fill(unmatched, algebra.one)
-        if self.output == "score":
-            values = algebra.to_score(values)
-        if self.no_match is None:
-            absent = algebra.to_score(torch.full_like(scores, algebra.zero))
-        else:
-            absent = self.no_match.to(values.dtype).expand_as(values)
-        values = torch.where(unmatched, absent, values)
+        values = scores if self.output == "log_score" else algebra.to_score(scores)
+        if self.no_match is not None:
+            no_match = self.no_match.to(values.dtype)
+            values = torch.where(scores == algebra.zero, no_match, values)
         vectors: Tensor = self.norm(values.to(dtype))
         return vectors.relu() if self.activation == "relu" else vectors
 

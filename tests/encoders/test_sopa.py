@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -481,6 +483,18 @@ def test_gradients_by_finite_differences() -> None:
     assert torch.autograd.gradcheck(
         lambda rows: encoder.forward_packed(rows, index, offsets), rows, atol=1e-6
     )
+
+
+def test_an_encoder_survives_meta_device_copies_and_pickling() -> None:
+    """What `from_pretrained`, DDP and worker processes do with it."""
+    tokens, mask = batch_of(7, 1)
+    for options in ({"self_loops": "shared", "boundary_loops": True}, {"semiring": "max_sum"}):
+        encoder = make(**options)
+        with torch.device("meta"):
+            empty = SopaEncoder(DIM, PATTERNS, **options)
+        empty.load_state_dict(encoder.state_dict(), assign=True)
+        for each in (empty, copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+            assert torch.equal(each(tokens, mask), encoder(tokens, mask))
 
 
 # Compilation
