@@ -7,7 +7,7 @@ a kernel or the reference recurrence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,12 +22,26 @@ from sopa_plugin.wfsa.semirings import Semiring
 _layout = lru_cache(maxsize=256)(Layout)
 
 
+def _register(
+    name: str, compute: Callable[..., Any], fake: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The operator `sopa::name`.
+
+    As `torch.library.custom_op` makes it, which would import `torch._dynamo` (seconds) when called.
+    """
+    qualified = f"sopa::{name}"
+    schema = torch.library.infer_schema(compute, mutates_args=())
+    torch.library.define(qualified, schema, tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl(qualified, "default", compute)
+    torch.library.register_fake(qualified, fake)
+    return getattr(torch.ops.sopa, name).default  # type: ignore[no-any-return]
+
+
 def _kernel(semiring: str, scores: Tensor) -> Kernel | None:
     return choose_kernel(semiring, scores.device, scores.dtype)
 
 
-@torch.library.custom_op("sopa::document_scores", mutates_args=())
-def _forward(
+def _compute(
     scores: Tensor,
     index: Tensor,
     offsets: Tensor,
@@ -48,8 +62,7 @@ def _forward(
     return kernel.forward(layout, scores, index, offsets, epsilon, keep_paths)
 
 
-@_forward.register_fake
-def _(
+def _fake(
     scores: Tensor,
     index: Tensor,
     offsets: Tensor,
@@ -69,8 +82,7 @@ def _(
     )
 
 
-@torch.library.custom_op("sopa::document_scores_backward", mutates_args=())
-def _backward(
+def _compute_backward(
     grad: Tensor,
     scores: Tensor,
     index: Tensor,
@@ -97,8 +109,7 @@ def _backward(
     return grad_scores.clone(), grad_epsilon.clone()
 
 
-@_backward.register_fake
-def _(
+def _fake_backward(
     grad: Tensor,
     scores: Tensor,
     index: Tensor,
@@ -114,6 +125,10 @@ def _(
     return torch.empty_like(scores), torch.empty_like(epsilon)
 
 
+_forward = _register("document_scores", _compute, _fake)
+_backward = _register("document_scores_backward", _compute_backward, _fake_backward)
+
+
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     scores, index, offsets, epsilon, *ctx.settings, _ = inputs
     _, ends, final, steps = output
@@ -126,7 +141,7 @@ def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]
     return grads[0], None, None, grads[1], None, None, None, None
 
 
-_forward.register_autograd(_differentiate, setup_context=_save)
+torch.library.register_autograd("sopa::document_scores", _differentiate, setup_context=_save)
 
 
 class BestMatches(NamedTuple):
