@@ -9,6 +9,7 @@ from sopa_plugin.encoders.mean import MeanEncoder
 from sopa_plugin.encoders.packing import Packed, pack, pad
 from sopa_plugin.encoders.seq2vec_encoder import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.sopa import SopaEncoder
+from sopa_plugin.encoders.sopa_stream import SopaState, SopaStream
 
 __all__ = [
     "BilstmEncoder",
@@ -19,6 +20,8 @@ __all__ = [
     "PackedSeq2VecEncoder",
     "Seq2VecEncoder",
     "SopaEncoder",
+    "SopaState",
+    "SopaStream",
     "pack",
     "pad",
 ]

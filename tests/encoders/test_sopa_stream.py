@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sopa_plugin.encoders import SopaEncoder
-from sopa_plugin.encoders.sopa_stream import SopaStream
+from sopa_plugin.encoders import SopaEncoder, SopaStream
 
 DIM = 5
 
