@@ -41,8 +41,8 @@ def forward(
     """Document scores and, with `keep_paths`, the best paths; see `dispatch.Kernel`.
 
     Raises:
-        ValueError: shapes or offsets do not fit together.
-        IndexError: `index` names a row that `scores` has not.
+        ValueError: the columns of `scores` or `epsilon` are not the layout's.
+        IndexError: `index` names a row that `scores` has not, or `offsets` a token.
     """
     best = (len(offsets) - 1, layout.num_patterns)
     document_scores = torch.empty(best)
@@ -109,13 +109,19 @@ def _by_documents(
     """Runs a forward function over all documents, about as many tokens on each thread."""
     given = [_array(tensor) for tensor in (scores.float(), index, offsets, epsilon.float())]
     bounds = given[2]
-    _check(layout, *given)
+    if scores.shape[1:] != (layout.num_scores,):
+        raise ValueError(f"scores: expected [rows, {layout.num_scores}], found {scores.shape}")
+    if epsilon.shape != (layout.num_epsilons,):
+        raise ValueError(f"epsilon: expected [{layout.num_epsilons}], found {epsilon.shape}")
     threads = num_threads(len(index) * layout.num_states, LEAST_STATES)
     plan, results = plan_of(layout), [output.numpy() for output in outputs]
 
     def task(first: int, last: int) -> None:
         if not function(plan, *given, first, last, *results):
-            raise IndexError(f"index: expected rows 0 to {len(scores) - 1} of scores")
+            raise IndexError(
+                f"expected offsets that ascend from 0 to {len(index)}, the tokens in index, and "
+                f"an index of rows 0 to {len(scores) - 1} of scores"
+            )
 
     _pool.run(task, _shares(bounds, threads))
 
@@ -131,19 +137,3 @@ def _shares(offsets: NDArray[np.int64], threads: int) -> list[int]:
 
 def _array(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().contiguous().numpy()
-
-
-def _check(
-    layout: Layout,
-    scores: NDArray[np.float32],
-    index: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    epsilon: NDArray[np.float32],
-) -> None:
-    """Refuses what compiled code would read beyond the end of."""
-    if scores.shape[1:] != (layout.num_scores,):
-        raise ValueError(f"scores: expected [rows, {layout.num_scores}], found {scores.shape}")
-    if epsilon.shape != (layout.num_epsilons,):
-        raise ValueError(f"epsilon: expected [{layout.num_epsilons}], found {epsilon.shape}")
-    if offsets[0] < 0 or offsets[-1] > len(index) or (offsets[1:] < offsets[:-1]).any():
-        raise ValueError(f"offsets: expected to ascend from 0 to {len(index)}, the tokens in index")

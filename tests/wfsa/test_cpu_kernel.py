@@ -181,16 +181,19 @@ def test_rows_that_do_not_exist_are_refused(row: int) -> None:
         cpu_kernel.forward(*case, keep_paths=False)
 
 
+@pytest.mark.parametrize("offsets", [[0, 4], [0, 2, 1], [-1, 3]])
+def test_tokens_that_do_not_exist_are_refused(offsets: list[int]) -> None:
+    case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
+    with pytest.raises(IndexError, match="ascend from 0 to 3"):
+        cpu_kernel.forward(*case._replace(offsets=torch.tensor(offsets)), keep_paths=False)
+
+
 def test_shapes_that_do_not_fit_the_layout_are_refused() -> None:
     case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
-    for wrong, message in (
-        (case._replace(scores=case.scores[:, 1:]), "scores: expected"),
-        (case._replace(epsilon=case.epsilon[1:]), "epsilon: expected"),
-        (case._replace(offsets=torch.tensor([0, 4])), "offsets: expected"),
-        (case._replace(offsets=torch.tensor([0, 2, 1])), "offsets: expected"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            cpu_kernel.forward(*wrong, keep_paths=False)
+    with pytest.raises(ValueError, match="scores: expected"):
+        cpu_kernel.forward(*case._replace(scores=case.scores[:, 1:]), keep_paths=False)
+    with pytest.raises(ValueError, match="epsilon: expected"):
+        cpu_kernel.forward(*case._replace(epsilon=case.epsilon[1:]), keep_paths=False)
 
 
 def test_results_are_bit_equal_for_every_number_of_threads_and_every_run(

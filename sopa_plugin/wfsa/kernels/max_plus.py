@@ -1,7 +1,7 @@
 """The recurrence over max and plus, compiled for the CPU: one token after another, in vectors.
 
 `Plan` says how states lie in lanes and which vectors there are to compute. The functions here take
-arrays as `dispatch.Kernel` describes them and tell by False that an index was out of range.
+arrays as `dispatch.Kernel` describes them; False says that an offset or index is out of range.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def _run(
             after[lane] = before[lane] = 0 if lane < stride else NEVER
             best[lane] = empty[lane]
             where[lane] = 1 if empty[lane] > NEVER else -1
+        if offsets[b] < 0 or offsets[b] > offsets[b + 1] or offsets[b + 1] > len(index):
+            return False
         for m in range(offsets[b], offsets[b + 1]):
             row = index[m]
             if row < 0 or row >= len(scores):
