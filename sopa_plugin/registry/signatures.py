@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import typing
@@ -34,6 +35,11 @@ def arguments(make: Callable[..., Any]) -> dict[str, Argument]:
 
     `*args` and `**kwargs` are left out: what they would take has no name or type to check.
     """
+    return dict(_arguments(make))
+
+
+@functools.cache  # resolving hints is most of the time of a check
+def _arguments(make: Callable[..., Any]) -> dict[str, Argument]:
     function = constructor_of(make) if isinstance(make, type) else make
     if function is None:
         return {}
