@@ -17,7 +17,7 @@ class Packed(NamedTuple):
     """
 
     rows: Tensor  # [rows, dim]
-    index: Tensor  # [tokens], int64
+    index: Tensor  # type: ignore[assignment]  # [tokens], int64; also a method of tuple
     offsets: Tensor  # [batch + 1], int64
 
 
