@@ -29,7 +29,7 @@ from sopa_plugin.interpret.matching import (
     spell,
 )
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
-from sopa_plugin.interpret.subject import EncoderSubject, Subject
+from sopa_plugin.interpret.subject import Encoded, EncoderSubject, Subject
 from sopa_plugin.interpret.top_matches import TopMatches
 from sopa_plugin.wfsa.reference import Recurrence
 
@@ -172,17 +172,19 @@ class Explainer:
         labels = self.subject.labels
         if target is not None and target not in labels:
             raise UserError(f"no label {target!r}; expected one of {', '.join(labels)}")
-        matches, scores, ids = self._matches(document)
-        with torch.no_grad():
-            logits = self.subject.logits(self.subject.document_vectors(scores))
+        matches, scores, encoded = self._matches(document)
+        ids = encoded.ids
+        logits = self.subject.classify(encoded, scores)
         probabilities = logits.double().softmax(dim=-1)[0].tolist()
         target = target or labels[probabilities.index(max(probabilities))]
-        effects = leave_one_out(scores)[0].tolist()
+        effects = leave_one_out(scores)[0]
+        if not len(ids) and self.subject.prior is not None:
+            effects[:] = 0.0  # no pattern was asked
         shown_scores = self.subject.encoder.options.algebra.to_score(scores[0].double()).tolist()
         contributions = [
             Contribution(name, score, match, dict(zip(labels, effect, strict=True)))
             for (name, match), score, effect in zip(
-                matches.items(), shown_scores, effects, strict=True
+                matches.items(), shown_scores, effects.tolist(), strict=True
             )
         ]
         contributions.sort(key=lambda item: -abs(item.effect[target]))
@@ -230,8 +232,8 @@ class Explainer:
         match = spell(self.subject, path, words, width=0) if path else None
         return StateActivations(pattern, words, tuple(values), match)
 
-    def _matches(self, document: Any) -> tuple[dict[str, Match | None], Tensor, Any]:
-        """The best matches by pattern, the document scores `[1, K]`, the token ids."""
+    def _matches(self, document: Any) -> tuple[dict[str, Match | None], Tensor, Encoded]:
+        """The best matches by pattern, the document scores `[1, K]`, the document encoded."""
         encoded = self.subject.read([document])
         arcs = arc_scores(self.subject, encoded)
         words = self.subject.words([document])[0]
@@ -240,7 +242,7 @@ class Explainer:
         for number, name in enumerate(self.subject.names):
             path = aligner.best_path(0, number)
             found[name] = spell(self.subject, path, words) if path else None
-        return found, scores_of_documents(self.subject, encoded, arcs), encoded.ids
+        return found, scores_of_documents(self.subject, encoded, arcs), encoded
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from sopa_plugin.interpret.matching import arc_scores, scores_of_documents
@@ -49,7 +48,6 @@ def _fall(subject: Subject, ids: NDArray[np.int64], kept: NDArray[np.bool_], lab
     kept = kept | subject.is_special(ids)
     encoded = subject.embed([ids, ids[kept]])
     scores = scores_of_documents(subject, encoded, arc_scores(subject, encoded))
-    with torch.no_grad():
-        logits = subject.logits(subject.document_vectors(scores))
+    logits = subject.classify(encoded, scores)
     probabilities: list[float] = logits.double().softmax(dim=-1)[:, label].tolist()
     return probabilities[0] - probabilities[1]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sopa_plugin.interpret.render.markup import joined
+
 
 def pattern_names(lengths: Sequence[int]) -> tuple[str, ...]:
     """The name of each pattern: its number of states and its rank among those, `5-3` the third."""
@@ -91,8 +93,8 @@ class Match:
 
     @property
     def phrase(self) -> str:
-        """The words matched, blanks between."""
-        return " ".join(self.tokens)
+        """The words matched, as text."""
+        return joined(self.tokens)
 
     def columns(self) -> tuple[StateColumn, ...]:
         """The match by state, the columns of the paper's Table "Highest Scoring Phrases".

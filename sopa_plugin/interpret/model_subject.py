@@ -15,11 +15,9 @@ from sopa_plugin.data.batches import Batch, Documents
 from sopa_plugin.encoders import CnnEncoder, SopaEncoder
 from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.render.markup import CONTINUES
 from sopa_plugin.interpret.subject import VOCABULARY_CHUNK, Encoded, Subject
 from sopa_plugin.models import TextClassifier, load_model
-
-CONTINUES = "##"
-"""How a word piece that goes on with the word before it is written."""
 
 
 class ModelSubject(Subject):
@@ -147,6 +145,11 @@ class ModelSubject(Subject):
         vectors = super().document_vectors(scores)
         # A CNN's filters stand in the order of its windows.
         return vectors[:, np.argsort(self.columns)]
+
+    @property
+    def prior(self) -> Tensor | None:
+        prior: Tensor = self.model.class_log_prior
+        return prior
 
     def logits(self, vectors: Tensor) -> Tensor:
         return self.model.head(vectors)  # type: ignore[no-any-return]

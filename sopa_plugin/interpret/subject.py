@@ -101,6 +101,20 @@ class Subject(ABC):
         """Class scores `[B, labels]` of document vectors `[B, dim]`."""
         raise UserError("this encoder has no head, so nothing contributes to a class")
 
+    @property
+    def prior(self) -> Tensor | None:
+        """Class scores of a document without a token, `[labels]`, where no part is asked."""
+        return None
+
+    @torch.no_grad()
+    def classify(self, encoded: Encoded, scores: Tensor) -> Tensor:
+        """Class scores `[B, labels]` of documents with the operator's `scores [B, K]`."""
+        logits = self.logits(self.document_vectors(scores))
+        if self.prior is None:
+            return logits
+        empty = encoded.offsets.diff() == 0
+        return torch.where(empty[:, None], self.prior.to(logits), logits)
+
 
 class EncoderSubject(Subject):
     """A bare encoder, with word vectors and, if wanted, a head of any kind.

@@ -10,10 +10,27 @@ import pytest
 import torch
 from torch import nn
 
+from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.interpret import Explainer
+from sopa_plugin.models import Model, TextClassifier
 
-WORDS = "the a film story is very not never dull funny good bad , .".split()
+WORDS = [
+    "the",
+    "a",
+    "film",
+    "story",
+    "is",
+    "very",
+    "not",
+    "never",
+    "dull",
+    "funny",
+    "good",
+    "bad",
+    ",",
+    ".",
+]
 LABELS = ["negative", "neutral", "positive"]
 DIM = 6
 
@@ -49,5 +66,32 @@ def make_explainer(vectors: dict[str, np.ndarray]) -> MakeExplainer:
                 parameter.copy_(2 * torch.randn_like(parameter))
         head = nn.Sequential(nn.Linear(sum(patterns.values()), 4), nn.ReLU(), nn.Linear(4, 3))
         return Explainer.from_encoder(encoder, vectors, head, LABELS, replacement)
+
+    return make
+
+
+MakeModel = Callable[..., TextClassifier]
+
+
+@pytest.fixture
+def make_model() -> MakeModel:
+    """A random classifier of texts over `WORDS`; keywords are the encoder's."""
+
+    def make(embedder: dict[str, Any] | None = None, tokenizer: Any = None, **encoder: Any) -> Any:
+        torch.manual_seed(6)
+        params = {
+            "type": "text_classifier",
+            "embedder": embedder or {"type": "static", "embedding_dim": DIM, "unknown": "random"},
+            "encoder": encoder or {"type": "sopa", "patterns": {"2": 1, "3": 2, "5": 2}},
+            "head": {"type": "mlp", "hidden_dim": 4},
+        }
+        model = Model.from_params(
+            params, tokenizer=tokenizer or make_tokenizer(WORDS), labels=LABELS
+        )
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name.startswith(("encoder.arcs", "encoder.convolutions")):
+                    parameter.copy_(2 * torch.randn_like(parameter))
+        return model.eval()
 
     return make

@@ -97,7 +97,9 @@ def test_memory_holds_k_phrases_whatever_is_read(
     random = np.random.default_rng(0)
     sizes = []
     for _ in range(30):
-        some = [[str(w) for w in random.choice(["good", "bad", "a", ","], size=8)] for _ in range(20)]
+        some = [
+            [str(w) for w in random.choice(["good", "bad", "a", ","], size=8)] for _ in range(20)
+        ]
         encoded = subject.read(some)
         top.add(some, encoded, arc_scores(subject, encoded))
         sizes.append(sum(len(table) for table in top._tables))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,25 @@ def is_right_to_left(text: str) -> bool:
         if direction in ("L", "R", "AL"):
             return direction != "L"
     return False
+
+
+CONTINUES = "##"
+"""How a word piece that goes on with the word before it is written."""
+
+
+def pieces(tokens: Iterable[str]) -> list[tuple[bool, str]]:
+    """Each token as it stands in running text, and whether a blank stands before it."""
+    found: list[tuple[bool, str]] = []
+    for token in tokens:
+        goes_on = token.startswith(CONTINUES) and len(token) > len(CONTINUES) and bool(found)
+        text = token[len(CONTINUES) :] if goes_on else token
+        found.append((bool(found) and not goes_on, text))
+    return found
+
+
+def joined(tokens: Iterable[str]) -> str:
+    """Tokens as running text."""
+    return "".join(" " * blank + text for blank, text in pieces(tokens))
 
 
 def has_letters(text: str) -> bool:

@@ -14,6 +14,7 @@ from sopa_plugin.interpret.render.markup import (
     mark,
     number,
     percent,
+    pieces,
     side,
     signed,
     tag,
@@ -99,21 +100,21 @@ def spans_html(explanation: DocumentExplanation) -> str:
         for position in range(span.start, span.end):
             covering[position] += (span,)
     mixed = any(map(is_right_to_left, tokens))
-    pieces: list[tuple[str, tuple[Span, ...]]] = []
-    for position, token in enumerate(tokens):
+    parts: list[tuple[str, tuple[Span, ...]]] = []
+    for position, (blank, text) in enumerate(pieces(tokens)):
         here = covering[position]
         going_on = tuple(span for span in here if span.start < position)
         starting = sorted((span for span in here if span.start == position), key=rank_of)
-        keys = "".join(_key_html(span, token) for span in starting)
-        pieces.append((" " * bool(position) + keys, going_on))
-        pieces.append((clean(_bound(token) if mixed else token), here))
-    parts = [
+        keys = "".join(_key_html(span, text) for span in starting)
+        parts.append((" " * blank + keys, going_on))
+        parts.append((clean(_bound(text) if mixed else text), here))
+    drawn = [
         _underlined("".join(text for text, _ in group), covered)
-        for covered, group in groupby(pieces, key=lambda piece: piece[1])
+        for covered, group in groupby(parts, key=lambda part: part[1])
     ]
     # Lines stand apart by what is drawn between them.
     style = f"line-height:calc(1.45em + {lanes * LANE + 2}px)"
-    return tag("div", *parts, class_="spans", dir="auto", style=style)
+    return tag("div", *drawn, class_="spans", dir="auto", style=style)
 
 
 def rank_of(span: Span) -> int:
@@ -152,15 +153,18 @@ def phrase_html(match: Match | None) -> str:
     """A match's words in order, loop words and epsilons marked."""
     if match is None:
         return tag("span", "no match", class_="muted")
-    words = []
+    texts = iter(pieces(match.tokens))
+    parts: list[str] = []
     for step in match.steps:
+        blank, text = (True, "ε") if step.token is None else next(texts)
         if step.arc == "epsilon":
-            words.append(tag("span", "ε", class_="muted", title="epsilon: no word consumed"))
+            text = tag("span", text, class_="muted", title="epsilon: no word consumed")
         elif step.arc == "self_loop":
-            words.append(tag("span", f"↻{clean(step.token or '')}", class_="looped"))
+            text = tag("span", f"↻{clean(text)}", class_="looped")
         else:
-            words.append(clean(step.token or ""))
-    return tag("span", " ".join(words), dir="auto")
+            text = clean(text)
+        parts.append(" " * (blank or not parts) + text)
+    return tag("span", "".join(parts).strip(), dir="auto")
 
 
 def contributions_html(explanation: DocumentExplanation) -> str:

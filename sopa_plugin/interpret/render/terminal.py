@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sopa_plugin.interpret.render.markup import (
@@ -13,6 +12,7 @@ from sopa_plugin.interpret.render.markup import (
     mark,
     number,
     percent,
+    pieces,
     side,
     signed,
 )
@@ -133,36 +133,34 @@ def document_text(explanation: DocumentExplanation, color: bool) -> str:
 
 def _underlined(explanation: DocumentExplanation, paint: Paint) -> str:
     """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
-    spans = lay_spans(explanation)
-    lines: list[list[int]] = [[]]
+    spans, words = lay_spans(explanation), pieces(explanation.tokens)
+    lines: list[dict[int, int]] = [{}]  # by position, the column at which a word starts
     used = 0
-    for position, token in enumerate(explanation.tokens):
-        width = columns(token) + 1
-        if lines[-1] and used + width > WIDTH:
-            lines.append([])
+    for position, (blank, text) in enumerate(words):
+        if lines[-1] and used + blank + columns(text) > WIDTH:
+            lines.append({})
             used = 0
-        lines[-1].append(position)
-        used += width
+        used += blank and bool(lines[-1])
+        lines[-1][position] = used
+        used += columns(text)
     parts = []
     for line in lines:
-        parts.append(" ".join(explanation.tokens[position] for position in line))
-        inside = [span for span in spans if line and span.start <= line[-1] and span.end > line[0]]
+        shown = (" " * words[i][0] + words[i][1] for i in line)
+        parts.append("".join(shown).removeprefix(" "))
+        inside = [span for span in spans if any(i in line for i in range(span.start, span.end))]
         for lane in sorted({span.lane for span in inside}):
             below = [span for span in inside if span.lane == lane]
-            parts.append(_lane(line, explanation.tokens, below, paint))
+            ends = {i: at + columns(words[i][1]) for i, at in line.items()}
+            parts.append(_lane(line, ends, below, paint))
     return "\n".join(parts)
 
 
-def _lane(line: list[int], tokens: Sequence[str], spans: list[Span], paint: Paint) -> str:
-    """One line of spans below one line of words."""
-    starts, at = {}, 0
-    for position in line:
-        starts[position] = at
-        at += columns(tokens[position]) + 1
+def _lane(starts: dict[int, int], ends: dict[int, int], spans: list[Span], paint: Paint) -> str:
+    """One line of spans below one line of words, given where the words start and end."""
     drawn, reached = "", 0
     for span in sorted(spans):
-        first, last = max(span.start, line[0]), min(span.end - 1, line[-1])
-        width = starts[last] + columns(tokens[last]) - starts[first]
+        first, last = max(span.start, min(starts)), min(span.end - 1, max(starts))
+        width = ends[last] - starts[first]
         key = key_of(span) if span.start == first else ""
         stroke = "━" if span.effect > 0 else "╍"
         bar = (key + stroke * width)[: max(width, len(key))]

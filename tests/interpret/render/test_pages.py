@@ -1,0 +1,249 @@
+"""Pages and pictures parsed: whole, static, escaped, and right for any script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
+
+HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "\x00", "\ud800", "😀"]
+HOSTILE += ["👩‍👩‍👧", "שלום", "עולם", ",", "مرحبا", "ＡＢ", "日本"]
+VOID = {"meta", "br", "hr"}
+
+
+class Page(HTMLParser):
+    """Elements, attributes and text of a page; fails where elements are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text.append(data)
+
+
+def check_static(page: Page) -> None:
+    for tag, attributes in page.elements:
+        assert tag not in {"script", "iframe", "object", "embed", "link", "img", "base", "form"}
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            assert name != "src"
+            if name in ("href", "xlink:href"):
+                assert (value or "").startswith("#")
+
+
+def check_no_request(text: str) -> None:
+    found = re.findall(r"(?:https?:)?//[\w.]+|url\(|@import", text)
+    assert set(found) <= {"http://www.w3.org"}  # SVG's name space
+
+
+@pytest.fixture
+def hostile(make_explainer: Callable[..., Explainer], vectors: dict[str, np.ndarray]) -> Explainer:
+    random = np.random.default_rng(0)
+    vectors |= {word: random.normal(size=6) for word in HOSTILE}
+    subject = make_explainer().subject
+    return Explainer.from_encoder(subject.encoder, vectors, subject._head, subject.labels)
+
+
+def explanations(explainer: Explainer) -> dict[str, Explanation]:
+    document = ["the", *HOSTILE, "not", "good"]
+    patterns = explainer.patterns([document, HOSTILE, ["bad", "film"]], k=3)
+    return {
+        "document": explainer.document(document, gold="neutral"),
+        "patterns": patterns,
+        "automata": patterns.automata(),
+        "activations": explainer.activations(document, "5-1"),
+    }
+
+
+KINDS = ["document", "patterns", "automata", "activations"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_are_whole_static_and_escaped(kind: str, hostile: Explainer) -> None:
+    text = explanations(hostile)[kind].to_html()
+    page = Page(text.removeprefix("<!DOCTYPE html>\n"))
+    check_static(page)
+    check_no_request(text)
+    assert page.elements[0][0] == "html"
+    text.encode("utf-8")  # no lone surrogate
+    assert "\x00" not in text
+    assert "prefers-color-scheme:dark" in text
+    viewports = [a for tag, a in page.elements if a.get("name") == "viewport"]
+    assert viewports[0]["content"] == "width=device-width, initial-scale=1"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pictures_are_whole_static_and_escaped(kind: str, hostile: Explainer) -> None:
+    text = explanations(hostile)[kind].to_svg()
+    check_no_request(text)
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    assert width > 0
+    assert height > 0
+    for element in root.iter():
+        name = element.tag.rpartition("}")[2]
+        assert name not in {"script", "foreignObject", "image", "use", "a"}
+        for value in element.attrib.values():
+            assert "nan" not in value
+            assert "inf" not in value
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_the_text_of_a_document_is_there_word_for_word(hostile: Explainer) -> None:
+    explanation = hostile.document(["the", *HOSTILE, "good"], shown=99)
+    page = Page(explanation.html_body())
+    text = re.sub(r"[▲▼]\d+|[\u200e\u200f]", "", "".join(page.text))
+    shown = " ".join(["the", *HOSTILE, "good"]).replace("\x00", "�").replace("\ud800", "�")
+    assert shown in text
+
+
+def test_direction_is_left_to_the_text(hostile: Explainer) -> None:
+    page = Page(hostile.document(HOSTILE).html_body())
+    (spans,) = [a for _, a in page.elements if "spans" in (a.get("class") or "").split()]
+    assert spans["dir"] == "auto"
+
+
+def test_right_to_left_words_stand_right_to_left_in_a_picture(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    words = ["שלום", "עולם", "good", "film"]
+    root = ElementTree.fromstring(make_explainer().document(words).to_svg())
+    places = {e.text: float(e.attrib["x"]) for e in root.iter() if e.text in words}
+    assert places["שלום"] > places["עולם"] > places["film"] > places["good"]
+    inverse = ["good", "film", "שלום", "עולם"]
+    root = ElementTree.fromstring(make_explainer().document(inverse).to_svg())
+    places = {e.text: float(e.attrib["x"]) for e in root.iter() if e.text in words}
+    assert places["good"] < places["film"] < places["עולם"] < places["שלום"]
+
+
+def test_words_of_a_picture_do_not_overlap(make_explainer: Callable[..., Explainer]) -> None:
+    words = [f"word{n}" for n in range(60)]
+    root = ElementTree.fromstring(make_explainer().document(words).to_svg())
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for element in root.iter():
+        if element.text in words:
+            place = float(element.attrib["x"]), float(element.attrib["textLength"])
+            lines.setdefault(element.attrib["y"], []).append(place)
+    assert len(lines) > 3
+    for places in lines.values():
+        for (left, width), (following, _) in zip(sorted(places), sorted(places)[1:], strict=False):
+            assert left + width < following
+        assert max(left + width for left, width in places) <= float(root.attrib["width"])
+
+
+def test_two_thousand_words(make_explainer: Callable[..., Explainer]) -> None:
+    random = np.random.default_rng(1)
+    words = [str(word) for word in random.choice(["good", "bad", "film", "very", ","], size=2000)]
+    explanation = make_explainer().document(words, shown=99)
+    page = Page(explanation.html_body())
+    assert "".join(page.text).count("film") >= words.count("film")
+    ElementTree.fromstring(explanation.to_svg())
+    assert len(explanation.to_text().splitlines()) > 100
+
+
+def test_sign_has_a_second_mark_besides_its_colour(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer()
+    seen = set()
+    for words in documents:
+        explanation = explainer.document(words)
+        page = Page(explanation.html_body())
+        for _, attributes in page.elements:
+            classes = (attributes.get("class") or "").split()
+            if "key" in classes:
+                seen.add(classes[1])
+        for rank, item in enumerate(explanation.shown, start=1):
+            mark = "▲" if item.effect[explanation.target] > 0 else "▼"
+            assert f"{mark}{rank}" in "".join(page.text)
+            assert f"{mark}{rank}" in explanation.to_text()
+    assert seen == {"for", "against"}
+
+
+def test_overlapping_spans_lie_on_lines_of_their_own(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    from sopa_plugin.interpret.render.spans import lay_spans
+
+    explainer = make_explainer(patterns={2: 3, 3: 3, 5: 3})
+    overlaps = 0
+    for words in documents:
+        if words:
+            subject = explainer.subject
+            subject._head = lambda vectors: vectors[:, :3]
+            spans = lay_spans(explainer.document(words, shown=99))
+            for a in spans:
+                for b in spans:
+                    if a.rank < b.rank and a.start < b.end and b.start < a.end:
+                        overlaps += 1
+                        assert a.lane != b.lane
+    assert overlaps > 0
+
+
+def test_colour_only_where_it_is_wanted(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer()
+    for explanation in (explainer.document(documents[9]), explainer.patterns(documents, k=2)):
+        plain, colored = explanation.to_text(), explanation.to_text(color=True)
+        assert "\x1b" not in plain
+        assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain
+        assert colored != plain
+
+
+def test_notebooks_show_a_fragment_that_brings_its_style(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    text = make_explainer().document(["good"])._repr_html_()
+    page = Page(text)
+    assert [tag for tag, _ in page.elements[:2]] == ["div", "style"]
+    assert "html" not in {tag for tag, _ in page.elements}
+    check_static(page)
+
+
+def test_several_documents_are_one_page_but_no_picture(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    explainer = make_explainer()
+    several = DocumentExplanations((explainer.document(["good"]), explainer.document(["bad"])))
+    check_static(Page(several.html_body()))
+    assert several.to_text().count("log-odds") == 2
+    with pytest.raises(UserError, match="not one picture: choose text, json or html"):
+        several.to_svg()
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".json", ".txt"])
+def test_save_picks_the_form_by_suffix(
+    suffix: str, make_explainer: Callable[..., Explainer], tmp_path
+) -> None:
+    explanation = make_explainer().document(["good", "film"])
+    file = tmp_path / "new" / f"why{suffix}"
+    explanation.save(file)
+    beginnings = {".html": "<!DOCTYPE html>", ".svg": "<svg", ".json": "{", ".txt": "neutral"}
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith(beginnings[suffix]) or suffix == ".txt"

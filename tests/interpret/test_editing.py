@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret import Explainer
+from sopa_plugin.interpret.editing import hold, silence
+from sopa_plugin.interpret.model_subject import ModelSubject
+from sopa_plugin.models import TextClassifier, load_model
+
+TEXTS = ["the film is not funny , never dull", "good", "bad bad story .", "", "a very good film"]
+CNN: dict[str, Any] = {"type": "cnn", "num_filters": 2, "window_sizes": [3, 1]}
+
+
+def effects(model: TextClassifier, replacement: str, name: str) -> np.ndarray:
+    explainer = Explainer.from_model(model, replacement)
+    explainer.use_means_of(TEXTS)
+    found = [
+        each.effect
+        for text in TEXTS
+        for each in explainer.document(text).contributions
+        if each.pattern == name
+    ]
+    return np.array([list(effect.values()) for effect in found])
+
+
+def odds(model: TextClassifier) -> np.ndarray:
+    p = np.exp(model.log_probabilities(TEXTS))
+    return np.log(p / (1 - p))
+
+
+@pytest.mark.parametrize("replacement", ["no_match", "zero", "mean"])
+@pytest.mark.parametrize("encoder", [{}, CNN], ids=["sopa", "cnn"])
+def test_a_silenced_pattern_takes_its_contributions_with_it(
+    replacement: str, encoder: dict[str, Any], make_model: Callable[..., TextClassifier]
+) -> None:
+    model = make_model(**encoder)
+    name = "2-1"
+    before, contributions = odds(model), effects(model, replacement, name)
+    assert np.abs(contributions).max() > 0.01
+    explainer = Explainer.from_model(model)
+    explainer.use_means_of(TEXTS)
+    silence(ModelSubject(model), [name], replacement, explainer.means)
+    assert np.allclose(odds(model), before - contributions, atol=1e-4)
+    assert np.allclose(effects(model, replacement, name), 0, atol=1e-6)
+
+
+def test_a_held_pattern_is_constant(make_model: Callable[..., TextClassifier]) -> None:
+    model = make_model()
+    subject = ModelSubject(model)
+    texts = [text for text in TEXTS if text]
+    encoded = subject.read(texts)
+    vectors = model.encoder.forward_packed(*encoded[:3]).detach()
+    column = subject.columns[subject.number("3-2")]
+    vectors[:, column] = 0.75
+    expected = model.head(vectors).log_softmax(-1).detach().numpy()
+    assert hold(subject, {"3-2": 0.75}) == {"3-2": 0.75}
+    assert np.allclose(model.log_probabilities(texts), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("replacement", ["no_match", "zero"])
+def test_an_edited_model_is_saved_and_loaded(
+    replacement: str, make_model: Callable[..., TextClassifier], tmp_path: Path
+) -> None:
+    model = make_model()
+    silence(ModelSubject(model), ["2-1", "5-2"], replacement)
+    model.save(tmp_path)
+    loaded = load_model(tmp_path)
+    assert np.array_equal(loaded.log_probabilities(TEXTS), model.log_probabilities(TEXTS))
+    edits = loaded.config.sopa_plugin["edits"]
+    assert edits == dict.fromkeys(["2-1", "5-2"], "no_match" if replacement == "no_match" else 0.0)
+    hold(ModelSubject(loaded), {"3-1": 1.0})
+    assert set(loaded.config.sopa_plugin["edits"]) == {"2-1", "5-2", "3-1"}
+
+
+def test_a_blocked_pattern_leaves_training_finite(
+    make_model: Callable[..., TextClassifier],
+) -> None:
+    model = make_model()
+    silence(ModelSubject(model), ["5-1"])
+    model.train()
+    batch = model.make_batch(model.encode_texts(TEXTS, [0, 1, 2, 0, 1]), np.arange(5))
+    model(**batch).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
+def test_what_cannot_be_done_is_said(make_model: Callable[..., TextClassifier]) -> None:
+    model = make_model()
+    with pytest.raises(UserError, match="no pattern is called '7-1'"):
+        silence(ModelSubject(model), ["7-1"])
+    with pytest.raises(UserError, match="needs a data set"):
+        silence(ModelSubject(model), ["2-1"], "mean")
+
+    class Squares(nn.Module):
+        """Uses the scores beside its first layer, too."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+
+        def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+            return self.layer(vectors) + vectors.square().sum(1, keepdim=True) * torch.arange(3)
+
+    model.head = Squares()
+    before = {name: each.clone() for name, each in model.head.state_dict().items()}
+    with pytest.raises(UserError, match="cannot hold a pattern in a Squares"):
+        hold(ModelSubject(model), {"2-1": 0.5})
+    assert all(torch.equal(each, before[name]) for name, each in model.head.state_dict().items())
+    assert math.isfinite(float(odds(model).sum()))

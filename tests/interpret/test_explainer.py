@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret import Explainer
+from sopa_plugin.interpret.faithfulness import comprehensiveness, random_spans, sufficiency
+
+
+def probabilities(explainer: Explainer, words: list[str]) -> np.ndarray:
+    encoded = explainer.subject.read([words])
+    vectors = explainer.subject.encoder.forward_packed(*encoded[:3])
+    return explainer.subject.logits(vectors).softmax(-1).detach().numpy()[0]
+
+
+def test_a_document(make_explainer: Callable[..., Explainer]) -> None:
+    explainer = make_explainer()
+    words = ["the", "film", "is", "not", "funny", ",", "never", "dull"]
+    found = explainer.document(words, gold="neutral", shown=2)
+    p = probabilities(explainer, words)
+    assert list(found.probabilities.values()) == pytest.approx(p.tolist(), abs=1e-6)
+    assert found.predicted == found.target == list(found.probabilities)[p.argmax()]
+    sizes = [abs(each.effect[found.target]) for each in found.contributions]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(found.shown) == 2
+    assert found.tokens == tuple(words)
+    for each in found.contributions:
+        if each.match:
+            assert each.match.tokens == tuple(words[each.match.start : each.match.end])
+    assert json.loads(found.to_json())["gold"] == "neutral"
+
+
+def test_another_label_can_be_explained(make_explainer: Callable[..., Explainer]) -> None:
+    explainer = make_explainer()
+    found = explainer.document(["bad", "film"], target="neutral")
+    assert found.target == "neutral"
+    with pytest.raises(UserError, match="no label 'good'; expected one of negative, neutral"):
+        explainer.document(["bad"], target="good")
+
+
+def test_an_empty_document(make_explainer: Callable[..., Explainer]) -> None:
+    found = make_explainer().document([])
+    assert all(each.match is None for each in found.contributions)
+    assert sum(found.probabilities.values()) == pytest.approx(1)
+    for form in ("text", "json", "html", "svg"):
+        assert found.render(form)
+
+
+def test_faithfulness_drops_or_keeps_the_words_of_the_phrases(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    explainer = make_explainer()
+    words = ["the", "film", "is", "not", "funny", ",", "never", "dull"]
+    ids = explainer.subject.read([words]).ids
+    spans = [(1, 3), (2, 4), (6, 7)]
+    dropped = ["the", "funny", ",", "dull"]
+    kept = ["film", "is", "not", "never"]
+    for label in range(3):
+        p = probabilities(explainer, words)[label]
+        without = probabilities(explainer, dropped)[label]
+        alone = probabilities(explainer, kept)[label]
+        found = comprehensiveness(explainer.subject, ids, spans, label)
+        assert found == pytest.approx(p - without, abs=1e-6)
+        assert sufficiency(explainer.subject, ids, spans, label) == pytest.approx(
+            p - alone, abs=1e-6
+        )
+
+
+def test_random_spans_are_as_long_and_inside() -> None:
+    spans = [(0, 3), (2, 2), (4, 10)]
+    for seed in range(20):
+        found = random_spans(spans, 10, np.random.default_rng(seed))
+        assert [end - start for start, end in found] == [3, 0, 6]
+        assert all(0 <= start <= end <= 10 for start, end in found)
+
+
+def test_effect_and_firing(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer()
+    reading = explainer.patterns(documents, k=3, words=0)
+    assert [each.strength for each in reading] == sorted(
+        (each.strength for each in reading), reverse=True
+    )
+    for pattern in reading:
+        scores, effects = [], []
+        for words in documents:
+            match = explainer.matches(words)[pattern.name]
+            contributions = explainer.document(words).contributions
+            scores.append(match.score if match else np.nan)
+            (effect,) = (c.effect for c in contributions if c.pattern == pattern.name)
+            effects.append(list(effect.values()))
+        best, mean = np.nanmax(scores), np.nanmean(scores)
+        with np.errstate(invalid="ignore"):
+            fired = np.array(scores) >= (best + mean) / 2
+        assert pattern.best == pytest.approx(best, rel=1e-5)
+        assert pattern.mean == pytest.approx(mean, rel=1e-5)
+        assert pattern.matched == pytest.approx(1 - np.isnan(scores).mean())
+        assert pattern.fires == pytest.approx(fired.mean())
+        expected = np.array(effects)[fired].mean(axis=0)
+        assert list(pattern.effect.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+        assert pattern.label == explainer.subject.labels[int(expected.argmax())]
+
+
+def test_documents_may_be_a_stream_that_is_read_once(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer(replacement="mean")
+    streamed = explainer.patterns(iter(documents), k=3).to_dict()
+    assert streamed == make_explainer(replacement="mean").patterns(documents, k=3).to_dict()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"boundary_tokens": True}, {"semiring": "max_sum"}], ids=str
+)
+def test_activations_end_in_the_scores_of_matches(
+    options: dict, make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer(**options)
+    for name in ("2-1", "5-2"):
+        for words in documents[4:12]:
+            found = explainer.activations(words, name)
+            match = explainer.matches(words)[name]
+            ends = [row[-1] for row in found.values]
+            assert len(found.tokens) == len(found.values)
+            if match is None:
+                assert found.match is None
+                continue
+            assert max(ends) == pytest.approx(match.score, rel=1e-5)
+            assert found.match.score == pytest.approx(match.score, rel=1e-5)
+            # The best path goes through states that are as active as its steps multiply up to.
+            total = None
+            for step in found.match.steps:
+                if total is None:
+                    total = step.score
+                elif options.get("semiring") == "max_sum":
+                    total += step.score
+                else:
+                    total *= step.score
+                if step.arc != "epsilon":
+                    value = found.values[step.position][step.reaches]
+                    assert value >= total - 1e-5
+            assert ends[found.match.end - 1] == pytest.approx(total, rel=1e-5)
+
+
+def test_unknown_patterns_are_named(make_explainer: Callable[..., Explainer]) -> None:
+    with pytest.raises(UserError, match="no pattern is called '9-1'; there are 2-1 to 2-1, 3-1"):
+        make_explainer().activations(["good"], "9-1")
+
+
+def test_nearest_words_and_wildcards_of_an_arc_written_by_hand() -> None:
+    encoder = SopaEncoder(2, {3: 1}, normalization="none")
+    layout = encoder.layout
+    with torch.no_grad():
+        first, second = layout.main_path
+        encoder.arcs.weight.zero_()
+        encoder.arcs.bias.zero_()
+        # The first arc takes one word; the second any word, as the paper reads a large bias.
+        encoder.arcs.weight[first.start] = torch.tensor([100.0, 0.0])
+        encoder.arcs.bias[first.start] = -50.0
+        encoder.arcs.bias[second.start] = 100.0
+        encoder.arcs.epsilon[:] = torch.tensor([0.0, -50.0])
+    vectors = {"good": [1.0, 0.0], "bad": [-1.0, 0.0], "film": [0.0, 1.0], "a": [0.0, 0.0]}
+    (reading,) = Explainer.from_encoder(encoder, vectors).patterns([["good", "film"]], words=2)
+    arcs = {(arc.arc, arc.state): arc for arc in reading.arcs}
+    assert list(arcs) == [
+        ("main_path", 0),
+        ("epsilon", 0),
+        ("main_path", 1),
+        ("self_loop", 1),
+        ("epsilon", 1),
+    ]
+    word = arcs["main_path", 0]
+    assert word.words[0] == ("good", pytest.approx(1.0))
+    assert word.wildcard == pytest.approx(0.25)
+    assert word.bias == pytest.approx(0.0, abs=1e-6)
+    wildcard = arcs["main_path", 1]
+    assert wildcard.wildcard == wildcard.bias == pytest.approx(1.0)
+    assert arcs["epsilon", 0].bias == pytest.approx(0.5)
+    assert reading.matches[0].phrase == "good film"
+
+
+def test_arcs_of_a_filter_are_wildcards_where_words_hardly_differ() -> None:
+    encoder = SopaEncoder(
+        1, {3: 1}, semiring="max_sum", self_loops="none", epsilons=False, normalization="none"
+    )
+    with torch.no_grad():
+        first, second = encoder.layout.main_path
+        encoder.arcs.weight[first.start] = 4.0
+        encoder.arcs.weight[second.start] = 1.0
+    vectors = {"low": [-1.0], "high": [1.0]}
+    (reading,) = Explainer.from_encoder(encoder, vectors).patterns([["high", "high"]])
+    assert [arc.wildcard for arc in reading.arcs] == pytest.approx([0.0, 0.75])
+    assert [arc.words[0][0] for arc in reading.arcs] == ["high", "high"]
+
+
+def test_words_without_a_vector_have_the_zero_vector(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    encoded = make_explainer().subject.read([["good", "unheard-of"]])
+    assert encoded.rows[encoded.index][1].tolist() == [0.0] * 6
+
+
+def test_one_pattern_by_name(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    reading = make_explainer().patterns(documents, k=2)
+    assert [each.name for each in reading.only(["5-2", "2-1"])] == ["5-2", "2-1"]
+    assert reading["3-1"].name == "3-1"
+    with pytest.raises(UserError, match="no pattern '4-1'"):
+        reading.only(["4-1"])

@@ -1,0 +1,163 @@
+"""Whole classifiers read: static and contextual vectors, SoPa and CNN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, BertConfig, BertTokenizerFast
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret import Explainer
+from sopa_plugin.models import TextClassifier
+
+TEXTS = [
+    "the film is not funny , never dull",
+    "good",
+    "bad bad story .",
+    "",
+    "a very good film",
+    "an unknown film",
+]
+ENCODERS: list[dict[str, Any]] = [
+    {"type": "sopa", "patterns": {"2": 1, "3": 2, "5": 2}},
+    {"type": "sopa", "patterns": {"4": 3}, "semiring": "max_sum"},
+    {"type": "sopa_released", "patterns": {"3": 2, "4": 2}, "semiring": "max_product"},
+    {"type": "cnn", "num_filters": 2, "window_sizes": [3, 1]},
+]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda each: "-".join(map(str, each.values())))
+def test_probabilities_are_the_models_own(
+    encoder: dict[str, Any], make_model: Callable[..., TextClassifier]
+) -> None:
+    model = make_model(**encoder)
+    explainer = Explainer.from_model(model)
+    expected = np.exp(model.log_probabilities(TEXTS))
+    for text, row in zip(TEXTS, expected, strict=True):
+        found = explainer.document(text)
+        assert list(found.probabilities.values()) == pytest.approx(row.tolist(), abs=1e-5)
+        assert found.tokens == tuple(text.split())
+
+
+def test_filters_of_a_cnn_read_as_patterns(make_model: Callable[..., TextClassifier]) -> None:
+    """Each filter's best window, and leave-one-out on the CNN's own document vector."""
+    model = make_model(**ENCODERS[3])
+    explainer = Explainer.from_model(model)
+    text = TEXTS[0]
+    found = {each.pattern: each for each in explainer.document(text).contributions}
+    # Names go by window, the document vector by the order of `window_sizes`.
+    assert list(explainer.subject.names) == ["2-1", "2-2", "4-1", "4-2"]
+    assert list(explainer.subject.columns) == [2, 3, 0, 1]
+    ids = torch.from_numpy(model.encode_texts([text]).ids)[None]
+    vectors = model.embedder(ids, torch.ones_like(ids))
+    document = model.encoder(vectors, torch.ones_like(ids))
+    base = model.head(document).double()
+    for number, (name, column) in enumerate(
+        zip(explainer.subject.names, explainer.subject.columns, strict=True)
+    ):
+        window, convolution = (
+            (3, model.encoder.convolutions[0]),
+            (1, model.encoder.convolutions[1]),
+        )[number < 2]
+        scores = convolution(vectors.transpose(1, 2))[0, number % 2]
+        match = found[name].match
+        assert (match.start, match.end - match.start) == (int(scores.argmax()), window)
+        assert match.score == pytest.approx(float(scores.max()), rel=1e-4)
+        changed = document.clone()
+        changed[:, column] = 0.0
+        again = model.head(changed).double()
+        for label, effect in enumerate(found[name].effect.values()):
+            odds = [
+                x[0, label] - torch.cat([x[0, :label], x[0, label + 1 :]]).logsumexp(0)
+                for x in (base, again)
+            ]
+            assert effect == pytest.approx(float(odds[0] - odds[1]), abs=1e-6)
+
+
+def test_unknown_words_are_shown_as_they_were_written(
+    make_model: Callable[..., TextClassifier],
+) -> None:
+    explainer = Explainer.from_model(make_model())
+    assert explainer.document("Some  NEW good film").tokens == ("Some", "NEW", "good", "film")
+
+
+def test_vocabulary_leaves_special_tokens_out(make_model: Callable[..., TextClassifier]) -> None:
+    reading = Explainer.from_model(make_model()).patterns(TEXTS, words=30)
+    words = {word for pattern in reading for arc in pattern.arcs for word, _ in arc.words}
+    assert "good" in words
+    assert not any(word.startswith("[") for word in words)
+
+
+@pytest.fixture
+def contextual(tmp_path: Path, make_model: Callable[..., TextClassifier]) -> TextClassifier:
+    """A small random BERT with word pieces before the patterns."""
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "film",
+        "un",
+        "##fun",
+        "##ny",
+        "good",
+        ",",
+        "not",
+    ]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
+    tokenizer = BertTokenizerFast(vocab=str(tmp_path / "vocab.txt"))
+    tokenizer.model_max_length = 30
+    config = BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=30,
+    )
+    torch.manual_seed(0)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    embedder = {"type": "transformer", "model": str(tmp_path)}
+    return make_model(embedder, tokenizer)
+
+
+def test_word_pieces_are_the_tokens_and_special_ones_are_kept(
+    contextual: TextClassifier,
+) -> None:
+    explainer = Explainer.from_model(contextual)
+    text = "The unfunny film"
+    found = explainer.document(text)
+    assert found.tokens == ("[CLS]", "The", "un", "##fun", "##ny", "film", "[SEP]")
+    expected = np.exp(contextual.log_probabilities([text]))[0]
+    assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+    ids = explainer.subject.read([text]).ids
+    assert explainer.subject.is_special(ids).tolist() == [True, *[False] * 5, True]
+    # Without its words the document is what an empty text is.
+    from sopa_plugin.interpret.faithfulness import comprehensiveness
+
+    label = int(expected.argmax())
+    empty = np.exp(contextual.log_probabilities([""]))[0]
+    fall = comprehensiveness(explainer.subject, ids, [(0, 7)], label)
+    assert fall == pytest.approx(expected[label] - empty[label], abs=1e-5)
+
+
+def test_pieces_of_a_word_are_joined_where_text_is_shown(contextual: TextClassifier) -> None:
+    explainer = Explainer.from_model(contextual)
+    found = explainer.document("the unfunny film")
+    assert "unfunny" in found.to_text()
+    assert "##" not in found.to_text()
+    reading = explainer.patterns(["the unfunny film", "good , not unfunny"], k=3, words=3)
+    assert all(arc.words for pattern in reading for arc in pattern.arcs if arc.arc != "epsilon")
+
+
+def test_an_encoder_without_patterns_is_refused(make_model: Callable[..., TextClassifier]) -> None:
+    with pytest.raises(UserError, match="DanEncoder, which has no patterns to read; expected"):
+        Explainer.from_model(make_model(type="dan"))

@@ -1,0 +1,221 @@
+"""The command on a real run, in processes of its own: read, drawn, edited."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from sopa_plugin import explain
+from sopa_plugin.command_line import run_command
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.runs import RunReader
+from sopa_plugin.matcher import load_matcher
+from sopa_plugin.models import load_model
+from sopa_plugin.training import run_experiment
+
+ROOT = Path(__file__).parents[2]
+CONFIG: dict[str, Any] = {
+    "dataset": {"type": "sst", "path": str(ROOT / "fixtures" / "sst_lines")},
+    "model": {
+        "type": "text_classifier",
+        "embedder": {"type": "static", "vectors": str(ROOT / "fixtures" / "vectors.txt")},
+        "encoder": {"type": "sopa", "patterns": {"4": 3, "2": 3}},
+        "head": {"type": "mlp", "hidden_dim": 8},
+    },
+    "trainer": {"type": "accelerate", "batch_size": 16, "num_epochs": 3},
+    "seed": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    run_experiment(CONFIG, folder)
+    return folder
+
+
+Call = Callable[..., str]
+
+
+@pytest.fixture
+def call(run: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+    """What the command prints."""
+
+    def main(*arguments: str) -> str:
+        capsys.readouterr()
+        explain.main([str(run), *arguments])
+        return capsys.readouterr().out
+
+    return main
+
+
+def process(run: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, in another folder than the run's config knew."""
+    return subprocess.run(
+        [sys.executable, "-m", "sopa_plugin.explain", str(run), *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=run.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+
+def test_a_fresh_process_explains_lines_of_its_input(run: Path) -> None:
+    done = process(run, "document", "--format", "json", stdin="a dull film\n\na moving story\n")
+    assert done.returncode == 0, done.stderr
+    documents = json.loads(done.stdout)["documents"]
+    assert [each["tokens"] for each in documents] == [
+        ["a", "dull", "film"],
+        [],
+        ["a", "moving", "story"],
+    ]
+    expected = np.exp(load_model(run).log_probabilities(["a dull film", "", "a moving story"]))
+    for document, row in zip(documents, expected, strict=True):
+        assert list(document["probabilities"].values()) == pytest.approx(row.tolist(), abs=1e-5)
+
+
+def test_a_mistake_is_one_line_and_no_traceback(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        run_command(lambda: explain.main([str(run), "document", "a film", "--target", "bad"]))
+    assert left.value.code == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "error: no label 'bad'; expected one of negative, positive"
+
+
+def test_patterns_of_the_training_set(call: Call, run: Path) -> None:
+    found = json.loads(call("patterns", "-k", "3", "--format", "json"))
+    texts = RunReader(run).texts(None, "train")
+    assert found["documents"] == len(texts)
+    assert sorted(each["pattern"] for each in found["patterns"]) == [
+        "2-1", "2-2", "2-3", "4-1", "4-2", "4-3",
+    ]  # fmt: skip
+    for pattern in found["patterns"]:
+        assert len(pattern["matches"]) == 3
+        assert all(len(arc["words"]) == 10 for arc in pattern["arcs"] if arc["arc"] != "epsilon")
+        for match in pattern["matches"]:
+            words = texts[match["document"]].split()[match["start"] : match["end"]]
+            assert " ".join(words) == match["phrase"]
+    strongest = found["patterns"][0]["pattern"]
+    assert f"Pattern {strongest}" in call("patterns", "--top", "1")
+    assert call("patterns", "4-2", "2-1").count("Pattern ") == 2
+    assert "bias" in call("patterns", "4-2", "--automaton")
+
+
+def test_patterns_over_any_lines(call: Call, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a moving film\u2028here\na dull story\n", encoding="utf-8")
+    found = json.loads(call("patterns", "--lines", str(lines), "--format", "json", "--words", "0"))
+    assert found["documents"] == 2
+    with pytest.raises(UserError, match="cannot be read"):
+        call("patterns", "--lines", str(tmp_path / "none.txt"))
+
+
+def test_other_data_in_the_format_of_the_run(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "new.txt"
+    file.write_text("1 a moving film\n0 a dull story\n", encoding="utf-8")
+    found = json.loads(call("report", "--data", str(file), "--format", "json", "-k", "1"))
+    assert found["metrics"]["examples"] == 2
+    assert sum(map(sum, found["confusion"])) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("patterns", "--top", "2"),
+        ("patterns", "2-1", "--automaton"),
+        ("document", "a dull film"),
+        ("document", "a dull film", "--activations", "4-1"),
+    ],
+    ids=" ".join,
+)
+def test_pages_and_pictures_are_written(
+    arguments: tuple[str, ...], call: Call, tmp_path: Path
+) -> None:
+    for suffix in ("html", "svg"):
+        file = tmp_path / "new" / f"out.{suffix}"
+        assert call(*arguments, "-o", str(file)) == ""
+        text = file.read_text(encoding="utf-8")
+        if suffix == "svg":
+            ElementTree.fromstring(text)
+        else:
+            HTMLParser().feed(text)
+            assert "<script" not in text
+    printed = call(*arguments, "--format", "svg")
+    assert printed == (tmp_path / "new" / "out.svg").read_text(encoding="utf-8")
+
+
+def test_a_report_is_one_page_with_all_of_it(call: Call, run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    call("report", "-o", str(file), "--examples", "2", "-k", "2")
+    text = file.read_text(encoding="utf-8")
+    found = json.loads(call("report", "--format", "json", "--examples", "2", "-k", "2"))
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert found["metrics"]["accuracy"] == pytest.approx(metrics["best_validation_accuracy"])
+    assert found["metrics"]["examples"] == sum(map(sum, found["confusion"]))
+    for name in ("2-1", "4-3"):
+        assert f'id="pattern-{name}"' in text
+        assert f'href="#pattern-{name}"' in text
+    for document in found["wrong"]:
+        assert document["gold"] != document["predicted"]
+    for document in found["right"]:
+        assert document["gold"] == document["predicted"]
+    sure = [max(each["probabilities"].values()) for each in found["unsure"]]
+    assert sure == sorted(sure)
+    assert len(found["unsure"]) == 2
+    with pytest.raises(UserError, match="report can be written as text, json, html"):
+        call("report", "-o", str(tmp_path / "report.svg"))
+
+
+@pytest.mark.parametrize("replacement", ["no_match", "mean"])
+def test_silencing_shows_dev_figures_and_saves_a_copy(
+    replacement: str, call: Call, run: Path, tmp_path: Path
+) -> None:
+    before = {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
+    copy = tmp_path / "edited"
+    arguments = ("silence", "2-1", "4-3", "--replacement", replacement, "--format", "json")
+    found = json.loads(call(*arguments, "-s", str(copy)))
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert found["before"]["dev_accuracy"] == pytest.approx(metrics["best_validation_accuracy"])
+    assert found["after"]["dev_loss"] != found["before"]["dev_loss"]
+    assert set(found["edits"]) == {"2-1", "4-3"}
+    # The copy is a run: it predicts as was measured, by its model and by its matcher.
+    dev = RunReader(copy).split("dev")
+    predicted = load_model(copy).log_probabilities(dev["text"])
+    accuracy = (predicted.argmax(axis=1) == np.array(dev["label"])).mean()
+    assert accuracy == pytest.approx(found["after"]["dev_accuracy"])
+    matcher = load_matcher(copy)
+    assert matcher is not None
+    assert np.allclose(matcher.log_probabilities(dev["text"]), predicted, atol=1e-4)
+    assert "matches nothing" in (copy / "README.md").read_text() or replacement == "mean"
+    # Nothing of the run has changed, and nothing is ever overwritten.
+    assert before == {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
+    with pytest.raises(UserError, match="exists already; an edited model is saved in a new folder"):
+        call(*arguments, "-s", str(copy))
+    again = json.loads(call("document", "a dull film", "--format", "json"))
+    assert again["document"] == 0
+
+
+def test_fixing_a_pattern_at_a_value(call: Call) -> None:
+    text = call("fix", "2-1=0.5", "4-1=-1")
+    assert text.startswith("2 patterns edited: 2-1 held at 0.5, 4-1 held at -1\n")
+    assert "dev accuracy" in text
+
+
+def test_what_has_no_patterns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a folder"):
+        explain.main([str(tmp_path / "none"), "document", "a film"])
