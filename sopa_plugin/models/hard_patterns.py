@@ -112,7 +112,7 @@ class HardPatterns(LinearModel):
 
     def patterns(self) -> list[list[str]]:
         """The words of each pattern, in the order of the features."""
-        words = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        words = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
         return [[words[number] for number in each] for each in self.trie.sequences()]
 
     def feature_state(self) -> tuple[Any, Tensors]:

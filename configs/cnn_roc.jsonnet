@@ -1,0 +1,5 @@
+// A CNN on ROC stories.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.roc + models.cnn

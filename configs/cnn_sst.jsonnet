@@ -1,0 +1,5 @@
+// A CNN on the Stanford Sentiment Treebank.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.sst + models.cnn

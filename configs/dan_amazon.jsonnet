@@ -1,0 +1,5 @@
+// A deep averaging network on Amazon reviews.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.amazon + models.dan

@@ -1,0 +1,5 @@
+// A deep averaging network on ROC stories.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.roc + models.dan

@@ -1,0 +1,5 @@
+// A deep averaging network on the Stanford Sentiment Treebank.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.sst + models.dan

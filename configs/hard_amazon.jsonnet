@@ -1,0 +1,5 @@
+// Hard patterns on Amazon reviews.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.amazon + models.hard

@@ -1,0 +1,5 @@
+// Hard patterns on ROC stories.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.roc + models.hard

@@ -1,0 +1,5 @@
+// SoPa on Amazon reviews.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.amazon + models.sopa

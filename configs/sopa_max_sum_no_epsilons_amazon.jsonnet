@@ -1,0 +1,5 @@
+// Ablation: SoPa in max-sum with identity, without epsilons on Amazon reviews.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.amazon + models.sopa_max_sum_no_epsilons

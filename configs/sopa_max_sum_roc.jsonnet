@@ -1,0 +1,5 @@
+// Ablation: SoPa in max-sum with identity on ROC stories.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.roc + models.sopa_max_sum

@@ -1,0 +1,5 @@
+// Ablation: SoPa in max-sum with identity on the Stanford Sentiment Treebank.
+local data = import 'lib/data.libsonnet';
+local models = import 'lib/models.libsonnet';
+
+data.sst + models.sopa_max_sum

@@ -1,0 +1,95 @@
+"""The picture of accuracy against the number of training examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sopa_plugin.experiments.description import Cell, Description
+from sopa_plugin.experiments.summary import CellSummary
+from sopa_plugin.extras import require
+
+MARKERS = "osD^vP*X"
+
+
+def draw_curves(
+    description: Description,
+    summaries: Mapping[Cell, CellSummary],
+    files: list[Path],
+) -> None:
+    """One panel a data set, one line a model; bars are the deviation over the seeds.
+
+    Published figures are thin dashed lines of the same colour.
+
+    Arguments:
+        description: the experiment.
+        summaries: the cells that are finished.
+        files: where to save, each in the format of its ending.
+    """
+    matplotlib = require("matplotlib", "a picture")
+    matplotlib.use("Agg")
+    pyplot = require("matplotlib.pyplot", "a picture")
+    # the same picture is the same file
+    with pyplot.rc_context({"svg.hashsalt": "sopa", "svg.fonttype": "none"}):
+        figure, panels = pyplot.subplots(
+            1,
+            len(description.data),
+            figsize=(5.2 * len(description.data), 4.2),
+            squeeze=False,
+            layout="constrained",
+        )
+        for panel, data in zip(panels[0], description.data, strict=True):
+            _draw_panel(panel, description, summaries, data)
+        panels[0][0].set_ylabel("test accuracy (%)")
+        panels[0][-1].legend(fontsize="small")
+        figure.suptitle(description.title)
+        for file in files:
+            metadata = {"Date": None} if file.suffix == ".svg" else None
+            figure.savefig(file, dpi=150, metadata=metadata)
+        pyplot.close(figure)
+
+
+def _draw_panel(
+    panel: Any, description: Description, summaries: Mapping[Cell, CellSummary], data: str
+) -> None:
+    sizes = _sizes(description, summaries, data)
+    for number, (model, entry) in enumerate(description.models.items()):
+        cells = {x: summaries.get(Cell(data, model, size)) for size, x in sizes.items()}
+        points = [(x, each) for x, each in cells.items() if each is not None]
+        colour = f"C{number}"
+        if points:
+            panel.errorbar(
+                [x for x, _ in points],
+                [each.mean for _, each in points],
+                [each.deviation or 0 for _, each in points],
+                color=colour,
+                marker=MARKERS[number % len(MARKERS)],
+                capsize=2,
+                label=entry.title,
+            )
+        if description.published is not None:
+            accuracies = {
+                x: description.published.accuracy(model, data, size) for size, x in sizes.items()
+            }
+            published = [(x, y) for x, y in accuracies.items() if y is not None]
+            panel.plot([x for x, _ in published], [y for _, y in published], "--", c=colour, lw=0.8)
+    panel.set_xscale("log")
+    panel.set_xticks(list(sizes.values()), [f"{each:,}" for each in sizes.values()])
+    panel.minorticks_off()
+    panel.set_xlabel(f"training examples ({description.data[data].title})")
+    panel.grid(alpha=0.3)
+
+
+def _sizes(
+    description: Description, summaries: Mapping[Cell, CellSummary], data: str
+) -> dict[int | None, int]:
+    """Numbers of training examples; that of all is known once a model has seen them."""
+    seen = {
+        cell.size: each.training_examples
+        for cell, each in summaries.items()
+        if cell.data == data and cell.size is None
+    }
+    return {
+        size: number for size in description.sizes if (number := size or seen.get(size)) is not None
+    }

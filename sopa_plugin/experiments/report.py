@@ -1,0 +1,84 @@
+"""What an experiment leaves behind: tables, pictures and the best configs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sopa_plugin.experiments.curve import draw_curves
+from sopa_plugin.experiments.description import Cell, Description
+from sopa_plugin.experiments.runner import CellState
+from sopa_plugin.experiments.statistics import RESAMPLES
+from sopa_plugin.experiments.summary import CellSummary, summarize
+from sopa_plugin.experiments.tables import (
+    SIGNIFICANT,
+    accuracy_table,
+    parameter_table,
+    significance_table,
+)
+from sopa_plugin.training.run_folder import write_file
+
+
+def write_report(
+    description: Description, states: Sequence[CellState], folder: Path
+) -> dict[Cell, CellSummary]:
+    """Writes `table.md`, `.tex` and `.json`, `best/`, and `curve.png` and `.svg` of several sizes.
+
+    What is not finished yet is left open. The figures depend on the results alone, so an experiment
+    that was interrupted writes the same tables as one that was not.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    summaries = summarize(description, states)
+    write_file(folder / "table.md", _markdown(description, states, summaries))
+    write_file(folder / "table.tex", accuracy_table(description, summaries).latex())
+    content = [each.as_json() for each in summaries.values()]
+    write_file(folder / "table.json", json.dumps(content, indent=1) + "\n")
+    best = folder / "best"
+    best.mkdir(exist_ok=True)
+    for cell, each in summaries.items():
+        write_file(best / f"{cell.name}.json", json.dumps(each.config, indent=2) + "\n")
+    if len(description.sizes) > 1 and summaries:
+        files = [folder / f"curve.{ending}" for ending in ("png", "svg")]
+        draw_curves(description, summaries, files)
+    return summaries
+
+
+def _markdown(
+    description: Description,
+    states: Sequence[CellState],
+    summaries: Mapping[Cell, CellSummary],
+) -> str:
+    tuning, seeds = description.tuning, description.seeds
+    runs = sum(each.runs for each in summaries.values())
+    hours = sum(each.seconds for each in summaries.values()) / 3600
+    tuned = "no tuning"
+    if tuning.num_trials:
+        epochs = "" if tuning.num_epochs is None else f" of at most {tuning.num_epochs} epochs"
+        patience = "" if tuning.patience is None else f" (patience {tuning.patience})"
+        tuned = (
+            f"{tuning.num_trials} trials of random search for each{epochs}{patience}, the best by "
+            f"dev {tuning.metric}"
+        )
+    parts = [
+        f"# {description.title}",
+        f"Test accuracy in percent ± standard deviation over {len(seeds)} seeds (parameters as the "
+        f"paper counts them); {tuned}. {len(summaries)} of {len(states)} cells are finished: "
+        f"{runs} runs, {hours:.2f} hours of one core.",
+        accuracy_table(description, summaries).markdown().rstrip(),
+    ]
+    if description.reference is not None:
+        title = description.models[description.reference].title
+        parts += [
+            f"† differs from {title} (p < {SIGNIFICANT}).",
+            f"## Differences from {title}",
+            f"In points, with 95 % intervals; paired bootstrap over test examples "
+            f"({RESAMPLES:,} resamples), each counted by the share of seeds that have it right.",
+            significance_table(description, summaries).markdown().rstrip(),
+        ]
+    parts += [
+        "## Parameters",
+        "As the paper counts them / trained / all, word vectors too.",
+        parameter_table(description, summaries).markdown().rstrip(),
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,85 @@
+"""One training run of many, of which nothing stays but its figures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from accelerate.state import AcceleratorState
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry import fill_defaults
+from sopa_plugin.training import Experiment, run_experiment
+from sopa_plugin.training.run_folder import PREDICTIONS, read_config, write_file
+from sopa_plugin.training.trainer import Metrics, OnEpoch
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of a finished run.
+
+    Attributes:
+        config: its config.
+        metrics: as in `metrics.json`.
+        gold, predicted: class names of the test examples.
+        seconds: from reading the data to the end.
+    """
+
+    config: dict[str, Any]
+    metrics: Metrics
+    gold: list[str]
+    predicted: list[str]
+    seconds: float
+
+    def dev(self, metric: str) -> float:
+        """The dev figure of a metric as `validation_metric` names it, better the larger it is."""
+        value = float(self.metrics[f"best_validation_{metric[1:]}"])
+        return value if metric[0] == "+" else -value
+
+    def write(self, file: Path) -> None:
+        """Writes the file whole or not at all."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, file: Path) -> Result:
+        """What `write` wrote."""
+        return cls(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None = None) -> Result:
+    """Trains in `folder`, going on with what an interrupted run left there, and deletes it.
+
+    Raises `UserError` and `ConfigError` as `run_experiment` does, and whatever `on_epoch` raises.
+    """
+    began = time.monotonic()
+    # runs of one process may differ in what Accelerate holds for the whole process
+    AcceleratorState._reset_state(reset_partial_state=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and not _can_go_on(config, folder):
+        shutil.rmtree(folder)
+    metrics = run_experiment(config, folder, recover=True, on_epoch=on_epoch)
+    gold, predicted = _read_predictions(folder)
+    shutil.rmtree(folder)
+    return Result(dict(config), metrics, gold, predicted, round(time.monotonic() - began, 2))
+
+
+def _can_go_on(config: Mapping[str, Any], folder: Path) -> bool:
+    """Whether the folder holds a run of this very config."""
+    try:
+        return read_config(folder) == fill_defaults(Experiment, dict(config))
+    except UserError:
+        return False
+
+
+def _read_predictions(folder: Path) -> tuple[list[str], list[str]]:
+    file = folder / PREDICTIONS.format(split="test")
+    if not file.is_file():  # the data have no test set
+        return [], []
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [line["label"] for line in lines], [line["predicted"] for line in lines]

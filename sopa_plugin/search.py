@@ -1,0 +1,91 @@
+"""`python -m sopa_plugin.search SPACE`: finds the best hyperparameters of a config."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from sopa_plugin.command_line import add_include_package, add_override, run_command
+from sopa_plugin.errors import UserError
+from sopa_plugin.experiments import Search, run_search
+from sopa_plugin.registry import (
+    ConfigError,
+    apply_overrides,
+    build,
+    import_plugins,
+    load_config,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parses arguments and searches."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sopa_plugin.search",
+        description="Search for the best hyperparameters. The same command again goes on with an "
+        "interrupted search, or, at the same time, shares the work of a running one.",
+    )
+    parser.add_argument("space", help="a Jsonnet or JSON file: base, parameters, num_trials, ...")
+    parser.add_argument(
+        "-s",
+        "--serialization-dir",
+        metavar="DIR",
+        help="output folder, shared by all processes and machines that search; by default "
+        "runs/search/<name of the space>",
+    )
+    parser.add_argument(
+        "--base", metavar="CONFIG", help="search around this config instead of the space's own"
+    )
+    parser.add_argument("--num-trials", type=int, metavar="N", help="how many configs are tried")
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/study.log",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes to start, each with one thread; by default this one alone, with all cores",
+    )
+    parser.add_argument("--validate", action="store_true", help="check the space and stop")
+    add_override(parser)
+    add_include_package(parser)
+    args = parser.parse_args(argv)
+    if args.workers < 1:
+        raise UserError(f"--workers: expected at least 1, found {args.workers}")
+    import_plugins(args.include_package)
+    search = read_search(args.space, args.base, args.num_trials, args.override)
+    if args.validate:
+        print(f"{args.space}: no problems found")
+        return
+    name = Path(args.space).stem + (f"-{Path(args.base).stem}" if args.base else "")
+    folder = Path(args.serialization_dir or Path("runs", "search", name))
+    best = run_search(search, folder, args.storage, args.workers, args.include_package)
+    print((folder / "trials.md").read_text(encoding="utf-8"))
+    print(f"best: trial {best.number}, dev {search.metric[1:]} {best.value:.4f}")
+    print(f"train it: python -m sopa_plugin.train {folder / 'best.json'}")
+
+
+def read_search(
+    space: str, base: str | None, num_trials: int | None, overrides: Sequence[str]
+) -> Search:
+    """The search of a file; raises `ConfigError` naming the file, with every problem in it."""
+    config = load_config(space)
+    if base is not None:
+        config["base"] = load_config(base)
+    if num_trials is not None:
+        config["num_trials"] = num_trials
+    config = apply_overrides(Search, config, overrides)
+    try:
+        return build(Search, config)  # type: ignore[no-any-return]
+    except ConfigError as error:
+        raise ConfigError(error.problems, source=space) from error
+
+
+if __name__ == "__main__":
+    run_command(main)
