@@ -60,7 +60,7 @@ def _arc_table(pattern: PatternReading) -> str:
         tag("tr", *(tag("td", clean(cell)) for cell in arc_cells(arc, pattern.num_states)))
         for arc in pattern.arcs
     ]
-    return tag("table", tag("tbody", *rows), class_="rows small")
+    return tag("table", tag("tbody", *rows), class_="rows small arcs")
 
 
 def automata_svg(patterns: Sequence[PatternReading]) -> str:

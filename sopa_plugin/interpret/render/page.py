@@ -145,6 +145,7 @@ var(--against-soft) 4px 6px)}}
 .sopa td.axis{{width:6rem;min-width:5rem;vertical-align:middle}}
 .sopa a{{color:inherit}}
 .sopa .document{{margin-bottom:1rem}}
+.sopa .arcs td:not(:last-child){{white-space:nowrap}}
 .sopa hr{{border:0;border-top:1px solid var(--line);margin:2rem 0}}
 .sopa .axis span{{display:flex;width:50%}}
 .sopa .axis .right{{margin-inline-start:50%}}

@@ -43,22 +43,26 @@ class Span(NamedTuple):
 
 
 def lay_spans(explanation: DocumentExplanation) -> list[Span]:
-    """The spans of the shown contributions, each on the first line below the text that is free."""
+    """The spans of the shown contributions, each on the first line below the text that is free.
+
+    Spans of the same words that speak for the same side share a line.
+    """
     found = [
-        (item.match, rank, item.effect[explanation.target])
+        (item.match.start, -item.match.end, rank, item.effect[explanation.target])
         for rank, item in enumerate(explanation.shown, start=1)
         if item.match and item.match.end > item.match.start
     ]
-    found.sort(key=lambda each: (each[0].start, -each[0].end, each[1]))
     free_from: list[int] = []
+    lanes: dict[tuple[int, int, bool], int] = {}
     spans = []
-    for match, rank, effect in found:
-        free = [lane for lane, position in enumerate(free_from) if position <= match.start]
-        lane = free[0] if free else len(free_from)
-        if not free:
-            free_from.append(0)
-        free_from[lane] = match.end
-        spans.append(Span(match.start, match.end, rank, effect, lane))
+    for start, minus_end, rank, effect in sorted(found):
+        extent = start, -minus_end, effect > 0
+        if extent not in lanes:
+            free = [lane for lane, position in enumerate(free_from) if position <= start]
+            lanes[extent] = free[0] if free else len(free_from)
+            free_from += [0] * (not free)
+            free_from[lanes[extent]] = -minus_end
+        spans.append(Span(start, -minus_end, rank, effect, lanes[extent]))
     return spans
 
 
@@ -144,8 +148,9 @@ def _underlined(text: str, spans: Sequence[Span]) -> str:
     """`text` within one element a span, the lowest line outermost, tinted by the sum of effects."""
     if not spans or not text:
         return text
-    for span in sorted(spans, key=lambda span: span.lane):
-        text = tag("span", text, class_=f"u l{min(span.lane, MAX_LANES - 1)} {side(span.effect)}")
+    lines = {(min(span.lane, MAX_LANES - 1), side(span.effect)) for span in spans}
+    for lane, side_ in sorted(lines):
+        text = tag("span", text, class_=f"u l{lane} {side_}")
     return tag("span", text, class_=f"t {side(sum(span.effect for span in spans))}")
 
 
@@ -153,17 +158,18 @@ def phrase_html(match: Match | None) -> str:
     """A match's words in order, loop words and epsilons marked."""
     if match is None:
         return tag("span", "no match", class_="muted")
-    texts = iter(pieces(match.tokens))
+    words = iter(pieces(match.tokens))
     parts: list[str] = []
     for step in match.steps:
-        blank, text = (True, "ε") if step.token is None else next(texts)
+        blank, text = (True, "ε") if step.token is None else next(words)
         if step.arc == "epsilon":
             text = tag("span", text, class_="muted", title="epsilon: no word consumed")
         elif step.arc == "self_loop":
             text = tag("span", f"↻{clean(text)}", class_="looped")
         else:
             text = clean(text)
-        parts.append(" " * (blank or not parts) + text)
+        # The first word has none before it, unless an epsilon was taken before.
+        parts.append(" " * (blank or step.position == match.start) + text)
     return tag("span", "".join(parts).strip(), dir="auto")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sopa_plugin.interpret.render.markup import (
@@ -158,13 +159,16 @@ def _underlined(explanation: DocumentExplanation, paint: Paint) -> str:
 def _lane(starts: dict[int, int], ends: dict[int, int], spans: list[Span], paint: Paint) -> str:
     """One line of spans below one line of words, given where the words start and end."""
     drawn, reached = "", 0
-    for span in sorted(spans):
-        first, last = max(span.start, min(starts)), min(span.end - 1, max(starts))
+    for (start, end, _), same in groupby(
+        sorted(spans), key=lambda s: (s.start, s.end, s.effect > 0)
+    ):
+        first, last = max(start, min(starts)), min(end - 1, max(starts))
         width = ends[last] - starts[first]
-        key = key_of(span) if span.start == first else ""
-        stroke = "━" if span.effect > 0 else "╍"
+        keys = list(same)
+        key = "".join(key_of(span) for span in keys) if start == first else ""
+        stroke = "━" if keys[0].effect > 0 else "╍"
         bar = (key + stroke * width)[: max(width, len(key))]
-        drawn += " " * (starts[first] - reached) + paint(bar, side(span.effect))
+        drawn += " " * (starts[first] - reached) + paint(bar, side(keys[0].effect))
         reached = max(starts[first], reached) + len(bar)
     return drawn
 
