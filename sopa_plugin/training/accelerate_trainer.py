@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from accelerate import Accelerator
-from accelerate.utils import LoggerType
+from accelerate.state import AcceleratorState
 from datasets import DatasetDict
 from numpy.typing import NDArray
 
@@ -16,14 +15,16 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, TextClassifier
 from sopa_plugin.registry import Lazy
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
-from sopa_plugin.training.metric_tracker import metric_problem
+from sopa_plugin.training.metric_tracker import ValidationMetric
 from sopa_plugin.training.optimizers import Optimizer
 from sopa_plugin.training.run_folder import RunFolder
 from sopa_plugin.training.schedulers import Scheduler
 from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
 from sopa_plugin.training.training_loop import TrainingLoop
 
-logger = logging.getLogger(__name__)
+Tracker = Literal[
+    "aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"
+]
 
 
 @Trainer.register("accelerate")
@@ -62,7 +63,7 @@ class AccelerateTrainer(Trainer):
         batch_size: int = 150,
         num_epochs: int = 50,
         patience: int | None = 30,
-        validation_metric: str = "-loss",
+        validation_metric: ValidationMetric = "-loss",
         optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam"),  # noqa: B008
         learning_rate_scheduler: Lazy[Scheduler] | None = None,
         embedder_lr: float | None = None,
@@ -74,7 +75,7 @@ class AccelerateTrainer(Trainer):
         batches_by_length: bool = True,
         cache_embedder: bool = True,
         checkpoint_every: int | None = None,
-        trackers: Sequence[str] = (),
+        trackers: Sequence[Tracker] = (),
     ) -> None:
         self.batch_size = batch_size
         self.num_epochs = num_epochs
@@ -111,17 +112,12 @@ class AccelerateTrainer(Trainer):
         for key in ("embedder_lr", "grad_norm", "grad_clipping"):
             if params.get(key) is not None and params[key] <= 0:
                 yield key, f"expected a number above 0, found {params[key]}"
-        problem = metric_problem(params.get("validation_metric", "-loss"))
-        if problem:
-            yield "validation_metric", problem
-        known = [str(each.value) for each in LoggerType if each != LoggerType.ALL]
-        for name in params.get("trackers", ()):
-            if name not in known:
-                yield "trackers", f"expected names out of {', '.join(known)}; found '{name}'"
 
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes the `Accelerator`, which finds the devices and the other processes."""
         assert isinstance(model, TextClassifier)
+        # a run before, in the same process, may have had another precision
+        AcceleratorState._reset_state()
         try:
             self.accelerator = Accelerator(
                 mixed_precision=self.mixed_precision,

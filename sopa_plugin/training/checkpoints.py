@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,19 @@ from torch import nn
 
 from sopa_plugin.errors import UserError
 
-_NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
-_WEIGHTS, _STATE = "weights.pt", "state.pt"
+_NAME = re.compile(r"epoch_(\d+)_step_(\d+)\.pt")
+
+
+def checkpoint_name(epoch: int, step: int) -> str:
+    """The file that holds how things stood before a step of an epoch, both counted from 0."""
+    return f"epoch_{epoch}_step_{step}.pt"
 
 
 class Checkpoints:
-    """The checkpoints of a run, each a folder `epoch_E_step_S`: before step S of epoch E.
+    """The checkpoints of a run, each a file `epoch_E_step_S.pt`: before step S of epoch E.
 
-    A checkpoint is written aside and renamed, so a folder with such a name is complete. The last
-    one is kept, and the one of the best epoch's end. Only what training changes is written: trained
+    A checkpoint is written aside and renamed, so a file of such a name is whole. The last one is
+    kept, and the one of the best epoch's end. Only what training changes is written: trained
     weights and buffers; frozen weights come from where they came from at first.
 
     Arguments:
@@ -35,53 +38,45 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def save(
-        self, epoch: int, step: int, model: nn.Module, state: Mapping[str, Any], best: str | None
-    ) -> str:
-        """Writes a checkpoint, takes away those that are neither last nor `best`; its name."""
-        name = f"epoch_{epoch}_step_{step}"
+    def save(self, name: str, model: nn.Module, state: Mapping[str, Any], best: str | None) -> None:
+        """Writes a checkpoint and takes away those that are neither the last nor the `best`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / f".{name}"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        _write(aside / _WEIGHTS, changing_weights(model))
-        _write(aside / _STATE, dict(state))
-        shutil.rmtree(self.folder / name, ignore_errors=True)
+        with aside.open("wb") as file:
+            torch.save({"weights": changing_weights(model), **state}, file)
+            file.flush()
+            os.fsync(file.fileno())  # renamed only once it is on the disk
         os.replace(aside, self.folder / name)
         for each in self.folder.iterdir():
             if each.name not in (name, best):
-                shutil.rmtree(each)
-        return name
+                each.unlink()
 
     def last(self) -> str | None:
         """The name of the newest checkpoint."""
         if not self.folder.is_dir():
             return None
-        found = [_NAME.fullmatch(each.name) for each in self.folder.iterdir()]
-        newest = max(
-            filter(None, found), key=lambda match: tuple(map(int, match.groups())), default=None
-        )
+        found = filter(None, (_NAME.fullmatch(each.name) for each in self.folder.iterdir()))
+        newest = max(found, key=lambda match: tuple(map(int, match.groups())), default=None)
         return newest and newest[0]
 
-    def load_state(self, name: str) -> dict[str, Any]:
-        """What was saved beside the weights."""
-        return self._read(name, _STATE)
-
-    def load_weights(self, name: str, model: nn.Module) -> None:
-        """Puts the weights of a checkpoint into the model."""
-        weights = self._read(name, _WEIGHTS)
-        if weights.keys() != changing_weights(model).keys():
-            raise UserError(f"{self.folder / name}: the checkpoint is of another model")
-        model.load_state_dict(weights, strict=False)
-
-    def _read(self, name: str, file: str) -> dict[str, Any]:
-        path = self.folder / name / file
+    def load(self, name: str, model: nn.Module) -> dict[str, Any]:
+        """Puts the weights of a checkpoint into the model; what was saved beside them."""
+        path = self.folder / name
         try:
-            return torch.load(path, map_location="cpu", weights_only=True)  # type: ignore[no-any-return]
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            weights = state.pop("weights")
         except Exception as error:  # whatever a damaged file makes torch raise
             raise UserError(
-                f"{path}: cannot be read ({type(error).__name__}: {error}); delete the folder of "
-                "this checkpoint to recover from the one before, if there is one"
+                f"{path}: cannot be read ({type(error).__name__}: {error}); delete it to recover "
+                "from the checkpoint before it, if there is one"
             ) from error
+        own = changing_weights(model)
+        if {key: each.shape for key, each in weights.items()} != {
+            key: each.shape for key, each in own.items()
+        }:
+            raise UserError(f"{path}: the checkpoint is of another model; begin anew with --force")
+        model.load_state_dict(weights, strict=False)
+        return state
 
 
 def changing_weights(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -111,11 +106,3 @@ def set_random_state(state: Mapping[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"])
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a file and waits until it is on the disk, so that no crash leaves half of it."""
-    with path.open("wb") as file:
-        torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())

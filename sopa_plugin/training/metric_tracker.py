@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from sopa_plugin.training.metrics import METRICS
+ValidationMetric = Literal["-loss", "+accuracy", "+macro_f1"]
+"""A metric of the dev set; the sign says whether smaller (-) or larger (+) is better."""
 
 
 @dataclass
@@ -12,14 +14,14 @@ class MetricTracker:
     """Follows one metric of the dev set; training stops after `patience` epochs without a new best.
 
     Attributes:
-        metric: `-loss` (smaller is better), `+accuracy` (larger is better), ...
+        metric: what is followed.
         patience: epochs without a new best after which to stop; None never stops.
         best: the best value.
         best_epoch: the epoch, counted from 0, that it is of.
         epochs_without_improvement: since then.
     """
 
-    metric: str
+    metric: ValidationMetric
     patience: int | None = None
     best: float | None = None
     best_epoch: int | None = None
@@ -50,13 +52,3 @@ class MetricTracker:
     def should_stop(self) -> bool:
         """Whether patience is at its end."""
         return self.patience is not None and self.epochs_without_improvement >= self.patience
-
-
-def metric_problem(metric: str) -> str | None:
-    """What is wrong with a `validation_metric`, if anything."""
-    if metric[:1] in ("+", "-") and metric[1:] in METRICS:
-        return None
-    return (
-        f"expected + or - (larger or smaller is better) and one of {', '.join(METRICS)}; "
-        f"found '{metric}'"
-    )

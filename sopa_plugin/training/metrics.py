@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-METRICS = ("accuracy", "loss", "macro_f1")
-"""What `validation_metric` may name."""
-
 
 def classification_metrics(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer]

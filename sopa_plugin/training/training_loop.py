@@ -26,6 +26,7 @@ from sopa_plugin.models import TextClassifier
 from sopa_plugin.training.checkpoints import (
     Checkpoints,
     changing_weights,
+    checkpoint_name,
     random_states,
     set_random_state,
 )
@@ -129,7 +130,7 @@ class TrainingLoop:
             if on_epoch is not None:
                 on_epoch(metrics)
         assert self.progress.best_checkpoint is not None
-        self._load_weights(self.progress.best_checkpoint)
+        self._load(self.progress.best_checkpoint)
         self.accelerator.unwrap_model(self.module, keep_fp32_wrapper=False)
         return self._summary()
 
@@ -249,7 +250,7 @@ class TrainingLoop:
     def _save(self, began: float, is_best: bool = False) -> None:
         """Writes a checkpoint; every process takes part, the first one writes."""
         self.progress.seconds = time.monotonic() - began
-        name = f"epoch_{self.progress.epoch}_step_{self.progress.step}"
+        name = checkpoint_name(self.progress.epoch, self.progress.step)
         if is_best:
             self.progress.best_checkpoint = name
         scaler = self.accelerator.scaler
@@ -264,10 +265,7 @@ class TrainingLoop:
             "identity": self._identity(),
         }
         if self.accelerator.is_main_process:
-            progress = self.progress
-            self.checkpoints.save(
-                progress.epoch, progress.step, self.model, state, progress.best_checkpoint
-            )
+            self.checkpoints.save(name, self.model, state, self.progress.best_checkpoint)
         self.accelerator.wait_for_everyone()
 
     def _recover(self) -> None:
@@ -276,14 +274,13 @@ class TrainingLoop:
         if name is None:
             logger.info("no checkpoint yet: beginning from the start")
             return
-        state = self._from_main(lambda: self.checkpoints.load_state(name))
+        state = self._load(name)
         changed = [key for key, each in self._identity().items() if state["identity"][key] != each]
         if changed:
             raise UserError(
                 f"{self.run_folder.path}: cannot be recovered as it was: since then the "
                 f"{' and the '.join(changed)} changed; begin anew with --force"
             )
-        self._load_weights(name)
         self.progress = Progress(**state["progress"])
         self.tracker = MetricTracker(**state["tracker"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -308,12 +305,12 @@ class TrainingLoop:
             }
         return {**self._fingerprints, "number of processes": self.accelerator.num_processes}
 
-    def _load_weights(self, name: str) -> None:
-        """Puts the weights of a checkpoint into the model of every process."""
-        if self.accelerator.is_main_process:
-            self.checkpoints.load_weights(name, self.model)
+    def _load(self, name: str) -> dict[str, Any]:
+        """Puts the weights of a checkpoint into every process's model; the state beside them."""
+        state: dict[str, Any] = self._from_main(lambda: self.checkpoints.load(name, self.model))
         for each in changing_weights(self.model).values():
             each.copy_(broadcast(each))
+        return state
 
     def _from_main(self, read: Callable[[], Any]) -> Any:
         """What the first process reads: the others may see no such file."""

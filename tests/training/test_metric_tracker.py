@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from sopa_plugin.training.metric_tracker import MetricTracker, metric_problem
+from sopa_plugin.training.metric_tracker import MetricTracker
 
 
 def test_smaller_loss_is_better_and_equal_is_not() -> None:
@@ -34,11 +32,3 @@ def test_without_patience_it_never_stops() -> None:
     for epoch in range(100):
         tracker.add(1.0, epoch)
     assert not tracker.should_stop
-
-
-@pytest.mark.parametrize("metric", ["loss", "-f1", "", "accuracy+"])
-def test_what_is_no_metric(metric: str) -> None:
-    problem = metric_problem(metric)
-    assert problem is not None
-    assert f"found '{metric}'" in problem
-    assert metric_problem("+macro_f1") is None

@@ -1,0 +1,335 @@
+"""Whole experiments on the embedded sample: what a run leaves, and what is refused before."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+from sopa_plugin.data.readers import DatasetReader
+from sopa_plugin.errors import UserError
+from sopa_plugin.models import TextClassifier, load_model
+from sopa_plugin.registry import ConfigError, check
+from sopa_plugin.training import Experiment, evaluate_run, run_experiment
+
+Config = Callable[..., dict[str, Any]]
+
+
+def test_a_run_leaves_everything(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="sopa_plugin"):
+        metrics = run_experiment(config(), tmp_path / "run")
+    run = tmp_path / "run"
+    assert {
+        "README.md", "checkpoints", "config.json", "epochs.jsonl", "experiment.json",
+        "metrics.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "train.log",
+    } <= {each.name for each in run.iterdir()}  # fmt: skip
+    assert json.loads((run / "metrics.json").read_text()) == metrics
+    for split, size in (("training", 60), ("validation", 20), ("test", 20)):
+        assert metrics[f"{split}_examples"] == size
+        for name in ("accuracy", "loss", "macro_f1"):
+            assert np.isfinite(metrics[f"{split}_{name}"])
+    assert metrics["training_epochs"] == 4
+    assert metrics["parameters_total"] > metrics["parameters_trainable"] > 0
+    assert metrics["parameters_encoder_released"] >= metrics["parameters_encoder_stored"]
+    epochs = [json.loads(line) for line in (run / "epochs.jsonl").read_text().splitlines()]
+    assert [each["epoch"] for each in epochs] == [0, 1, 2, 3]
+    best = min(epochs, key=lambda each: each["validation_loss"])
+    assert metrics["best_epoch"] == best["epoch"]
+    for name in ("accuracy", "loss", "macro_f1"):
+        assert metrics[f"best_validation_{name}"] == best[f"validation_{name}"]
+        assert metrics[f"training_{name}"] == epochs[-1][f"training_{name}"]
+    log = (run / "train.log").read_text()
+    assert sum(" epoch " in line for line in log.splitlines()) == 4
+    assert "embedded sample" in caplog.messages[0]
+
+
+def test_the_saved_model_is_the_best_one(config: Config, tmp_path: Path) -> None:
+    # long enough to know the few training sentences by heart
+    spoiling = config(trainer__optimizer={"type": "adam", "lr": 0.1}, trainer__num_epochs=20)
+    metrics = run_experiment(spoiling, tmp_path / "run")
+    assert metrics["best_epoch"] < 19
+    assert metrics["best_validation_loss"] < metrics["validation_loss"]
+    evaluated = {each.pop("split"): each for each in evaluate_run(tmp_path / "run")}
+    for split, prefix in (("dev", "best_validation"), ("test", "test")):
+        for name in ("accuracy", "loss", "macro_f1", "examples"):
+            assert evaluated[split][name] == pytest.approx(metrics[f"{prefix}_{name}"], abs=1e-6)
+
+
+def test_the_card_says_on_what_it_was_trained(config: Config, tmp_path: Path) -> None:
+    run_experiment(config(trainer__num_epochs=1), tmp_path / "run")
+    card = (tmp_path / "run" / "README.md").read_text()
+    front, text = card.removeprefix("---\n").split("---\n", 1)
+    assert "pipeline_tag: text-classification" in front
+    assert "embedded sample" in text.strip().splitlines()[0]
+    assert "60 train, 20 dev, 20 test" in text
+    assert "import sopa_plugin.models" in text
+    # on other data there is no such line
+    (tmp_path / "own").mkdir()
+    for split in ("train", "dev", "test"):
+        (tmp_path / "own" / f"{split}.txt").write_text("1 good\n0 bad\n" * 8)
+    own = config(trainer__num_epochs=1, dataset__path=str(tmp_path / "own"))
+    run_experiment(own, tmp_path / "other")
+    assert "embedded sample" not in (tmp_path / "other" / "README.md").read_text()
+
+
+def test_one_seed_one_result(config: Config, tmp_path: Path) -> None:
+    def weights(name: str, **changes: Any) -> dict[str, torch.Tensor]:
+        run_experiment(config(**changes), tmp_path / name)
+        return load_model(tmp_path / name).state_dict()
+
+    first, same, other = weights("a"), weights("b"), weights("c", seed=4)
+    assert all(torch.equal(first[key], same[key]) for key in first)
+    assert not torch.equal(first["head.output.weight"], other["head.output.weight"])
+
+
+def test_patience_stops(config: Config, tmp_path: Path) -> None:
+    stopping = config(
+        trainer__patience=2,
+        trainer__num_epochs=50,
+        trainer__validation_metric="+accuracy",
+        trainer__optimizer={"type": "sgd", "lr": 1e-9},
+    )
+    metrics = run_experiment(stopping, tmp_path / "run")
+    assert (metrics["best_epoch"], metrics["training_epochs"]) == (0, 3)
+
+
+def test_accumulated_batches_are_one_large_batch(config: Config, tmp_path: Path) -> None:
+    def losses(name: str, **changes: Any) -> list[float]:
+        still = {"model__encoder__dropout": 0.0, "model__head__dropout": 0.0}
+        run_experiment(
+            config(**still, **changes, trainer__batches_by_length=False, trainer__grad_norm=0.1),
+            tmp_path / name,
+        )
+        lines = (tmp_path / name / "epochs.jsonl").read_text().splitlines()
+        return [json.loads(line)["validation_loss"] for line in lines]
+
+    for reduction, optimizer in (("mean", "adam"), ("sum", "sgd")):
+        options = {
+            "trainer__loss_reduction": reduction,
+            "trainer__optimizer": {"type": optimizer, "lr": 0.01},
+        }
+        # one step an epoch, since the order of documents within a step does not matter
+        large = losses(f"{reduction}-large", trainer__batch_size=60, **options)
+        parts = losses(
+            f"{reduction}-parts",
+            trainer__batch_size=16,
+            trainer__num_gradient_accumulation_steps=4,
+            **options,
+        )
+        assert parts == pytest.approx(large, rel=1e-4)
+
+
+def test_options_that_change_training(config: Config, tmp_path: Path) -> None:
+    def loss(name: str, **changes: Any) -> float:
+        return float(run_experiment(config(**changes), tmp_path / name)["validation_loss"])
+
+    losses = {
+        "plain": loss("plain"),
+        "sum": loss("sum", trainer__loss_reduction="sum", trainer__optimizer="sgd"),
+        "mean": loss("mean", trainer__optimizer="sgd"),
+        "norm": loss("norm", trainer__grad_norm=1e-9, trainer__optimizer="sgd"),
+        "clip": loss("clip", trainer__grad_clipping=1e-4, trainer__optimizer="sgd"),
+        "schedule": loss(
+            "schedule", trainer__learning_rate_scheduler={"type": "exponential", "gamma": 0.1}
+        ),
+        "precision": loss("precision", trainer__mixed_precision="bf16"),
+        "length": loss("length", trainer__batches_by_length=False),
+    }
+    assert len(set(losses.values())) == len(losses)
+
+
+def test_the_embedder_has_a_learning_rate_of_its_own(config: Config, tmp_path: Path) -> None:
+    def moved(name: str, **changes: Any) -> float:
+        """How far vectors are from unit length, where those of the file start."""
+        trained = config(model__embedder__trainable=True, **changes)
+        run_experiment(trained, tmp_path / name)
+        model = load_model(tmp_path / name)
+        assert isinstance(model, TextClassifier)
+        norms = model.embedder.weight.detach().norm(dim=1)
+        return float((norms[norms > 0.5] - 1).abs().mean())
+
+    assert moved("slow", trainer__embedder_lr=1e-7) < moved("fast") / 100
+    with pytest.raises(UserError, match=r"trainer.embedder_lr: the embedder is frozen"):
+        run_experiment(config(trainer__embedder_lr=0.1), tmp_path / "frozen")
+    assert not (tmp_path / "frozen").exists()
+
+
+def test_the_callback_sees_every_epoch_and_can_stop(config: Config, tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    seen = []
+
+    def on_epoch(metrics: dict[str, Any]) -> None:
+        seen.append(metrics["validation_loss"])
+        if len(seen) == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run_experiment(config(), tmp_path / "run", on_epoch=on_epoch)
+    assert len(seen) == 2
+    # and the run can be taken up again
+    metrics = run_experiment(config(), tmp_path / "run", recover=True)
+    assert metrics["training_epochs"] == 4
+
+
+def test_tensorboard_gets_every_epoch(config: Config, tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run_experiment(config(trainer__trackers=["tensorboard"]), tmp_path / "run")
+    log = events.EventAccumulator(str(tmp_path / "run" / "tracking")).Reload()
+    assert [each.step for each in log.Scalars("validation_loss")] == [0, 1, 2, 3]
+
+
+def test_every_problem_of_a_config_at_once(config: Config, tmp_path: Path) -> None:
+    wrong = config(
+        dataset__typo=1,
+        model__encoder__type="sopaa",
+        model__head__hidden_dim="many",
+        trainer__validation_metric="accuracy",
+        trainer__optimizer={"type": "adam", "lrr": 0.1},
+    )
+    paths = {problem.path for problem in check(Experiment, wrong)}
+    assert paths == {
+        "dataset.typo",
+        "model.encoder.type",
+        "model.head.hidden_dim",
+        "trainer.validation_metric",
+        "trainer.optimizer.lrr",
+    }
+    with pytest.raises(ConfigError) as raised:
+        run_experiment(wrong, tmp_path / "run")
+    assert len(raised.value.problems) == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"trainer__patience": 0}, "trainer.patience"),
+        ({"trainer__grad_norm": -1.0}, "trainer.grad_norm"),
+        ({"trainer__trackers": ["tensorbord"]}, "trainer.trackers.0"),
+        ({"model__tokenizer": "whitespace"}, "model.tokenizer"),
+    ],
+)
+def test_faulty_values(config: Config, changes: dict[str, Any], path: str) -> None:
+    (problem,) = check(Experiment, config(**changes))
+    assert problem.path == path
+
+
+def write_lines(folder: Path, **splits: str) -> str:
+    folder.mkdir()
+    for split, text in splits.items():
+        (folder / f"{split}.txt").write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ({"train": "", "dev": "1 a\n", "test": "1 a\n"}, "train"),
+        ({"train": "1 a\n0 b\n", "dev": "1 a\n", "test": "-1 b\n"}, "-1"),
+        ({"train": "1 a\n1 b\n", "dev": "1 a\n", "test": "0 b\n"}, "train"),
+    ],
+    ids=["empty-train", "label-minus-one", "one-class"],
+)
+def test_faults_of_the_data_cost_nothing(
+    config: Config, tmp_path: Path, splits: dict[str, str], message: str
+) -> None:
+    before = run_experiment(config(trainer__num_epochs=1), tmp_path / "run")
+    faulty = config(dataset__path=write_lines(tmp_path / "data", **splits))
+    with pytest.raises(UserError, match=message):
+        run_experiment(faulty, tmp_path / "run", force=True)
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == before
+
+
+@DatasetReader.register("for_test_careless")
+class CarelessReader(DatasetReader):
+    """A reader of one's own that checks nothing."""
+
+    def sources(self) -> dict:
+        return {}
+
+    def examples(self, source: Any) -> Any:
+        raise NotImplementedError
+
+    def read(self) -> DatasetDict:
+        features = Features({"text": Value("string"), "label": ClassLabel(names=["x", "y", "z"])})
+
+        def split(*labels: int) -> Dataset:
+            columns = {"text": ["a"] * len(labels), "label": list(labels)}
+            return Dataset.from_dict(columns, features=features)
+
+        return DatasetDict(
+            {
+                "empty": {"train": split(), "dev": split(0)},
+                "lacking": {"train": split(0, 1), "dev": split(0), "test": split(2)},
+                "negative": {"train": split(0, 1), "dev": split(0), "test": split(-1)},
+            }[str(self.path)]
+        )
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("empty", "no train examples"),
+        ("lacking", "the test set has the label 2, which train lacks"),
+        ("negative", "the test set has the label -1, which train lacks"),
+    ],
+)
+def test_a_careless_reader_is_found_out(
+    config: Config, tmp_path: Path, case: str, message: str
+) -> None:
+    careless = config(dataset={"type": "for_test_careless", "path": case})
+    with pytest.raises(UserError, match=message):
+        run_experiment(careless, tmp_path / "run")
+
+
+def test_divergence_is_said(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="training diverged"):
+        run_experiment(config(trainer__optimizer={"type": "sgd", "lr": 1e38}), tmp_path / "run")
+
+
+def test_text_is_lower_cased_at_prediction_as_it_was_by_the_reader(
+    config: Config, tmp_path: Path
+) -> None:
+    run_experiment(config(dataset__lowercase=True, trainer__num_epochs=1), tmp_path / "run")
+    model = load_model(tmp_path / "run")
+    upper, lower = model.log_probabilities(["A GOOD FILM", "a good film"])
+    assert np.array_equal(upper, lower)
+
+
+def test_a_dev_set_may_lack_a_class(config: Config, tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "data", train="1 good\n0 bad\n" * 9, dev="1 good\n", test="0 bad\n"
+    )
+    metrics = run_experiment(config(dataset__path=path), tmp_path / "run")
+    assert metrics["validation_examples"] == 1
+
+
+def test_other_data_are_evaluated_by_the_names_of_their_classes(
+    config: Config, tmp_path: Path
+) -> None:
+    path = write_lines(
+        tmp_path / "data", train="1 good\n0 bad\n" * 9, dev="1 good\n", test="0 bad\n"
+    )
+    run_experiment(config(dataset__path=path, trainer__num_epochs=30), tmp_path / "run")
+    other = tmp_path / "other.txt"
+    other.write_text("0 bad\n0 bad\n1 good\n1 bad\n")
+    (metrics,) = evaluate_run(tmp_path / "run", [str(other)])
+    assert (metrics["accuracy"], metrics["examples"]) == (0.75, 4)
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\ngood,splendid\n")
+    run = json.loads((tmp_path / "run" / "experiment.json").read_text())
+    run["dataset"] = {"type": "text", "path": str(table)}
+    (tmp_path / "run" / "experiment.json").write_text(json.dumps(run))
+    with pytest.raises(UserError, match="'splendid'"):
+        list(evaluate_run(tmp_path / "run", [str(table)]))

@@ -1,0 +1,172 @@
+"""Runs that are killed and recovered, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.training import run_experiment
+
+Config = Callable[..., dict[str, Any]]
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As many threads here as in the processes that are killed: sums depend on them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+RunUntilKilled = Callable[[dict[str, Any], Path, int, str], None]
+
+
+@pytest.fixture
+def run_until_killed(monkeypatch: pytest.MonkeyPatch) -> RunUntilKilled:
+    """Runs an experiment in a new process, which is killed at the n-th call of a function.
+
+    The processes are forks of one that has imported everything and has but one thread.
+    """
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["sopa_plugin.training"])
+    import kill_at
+
+    def start(config: dict[str, Any], folder: Path, call: int, place: str) -> None:
+        process = context.Process(target=kill_at.run, args=(config, str(folder), call, place))
+        process.start()
+        process.join()
+        assert process.exitcode == KILLED
+
+    return start
+
+
+def assert_same_run(folder: Path, expected: Path) -> None:
+    weights, wanted = (load_file(each / "model.safetensors") for each in (folder, expected))
+    assert weights.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(weights[name], tensor), name
+    metrics, right = (
+        json.loads((each / "metrics.json").read_text()) for each in (folder, expected)
+    )
+    del metrics["training_duration"], right["training_duration"]
+    assert metrics == right
+    assert (folder / "epochs.jsonl").read_text() == (expected / "epochs.jsonl").read_text()
+
+
+@pytest.fixture
+def options() -> dict[str, Any]:
+    """What has a state that must not be lost: dropout, Adam, a scheduler, patience."""
+    return {
+        "trainer__checkpoint_every": 1,
+        "trainer__learning_rate_scheduler": {"type": "one_cycle", "max_lr": 0.02},
+        "trainer__patience": 3,
+        "trainer__num_epochs": 5,
+    }
+
+
+# 60 documents in batches of 16: 4 steps an epoch, a checkpoint after each
+TRAINING = "sopa_plugin.training"
+STEP = f"{TRAINING}.training_loop:TrainingLoop._optimizer_step"
+MOMENTS = [
+    pytest.param(1, STEP, id="before-anything"),
+    pytest.param(7, STEP, id="mid-epoch"),
+    pytest.param(6, f"{TRAINING}.checkpoints:torch.save", id="before-checkpoint"),
+    pytest.param(6, f"{TRAINING}.checkpoints:os.fsync", id="mid-checkpoint"),
+    pytest.param(2, f"{TRAINING}.run_folder:RunFolder.log_epochs", id="between-epochs"),
+    pytest.param(
+        1,
+        f"{TRAINING}.accelerate_trainer:AccelerateTrainer.log_probabilities",
+        id="after-training",
+    ),
+    pytest.param(1, f"{TRAINING}.run_folder:os.replace", id="begun"),
+    pytest.param(1, f"{TRAINING}.run_folder:RunFolder.finish", id="before-saving"),
+    pytest.param(1, "transformers:PreTrainedTokenizerBase.save_pretrained", id="mid-saving"),
+]
+
+
+@pytest.mark.parametrize(("call", "place"), MOMENTS)
+def test_killed_and_recovered_as_if_never_stopped(
+    config: Config,
+    options: dict[str, Any],
+    run_until_killed: RunUntilKilled,
+    tmp_path: Path,
+    whole_run: Path,
+    call: int,
+    place: str,
+) -> None:
+    settings = config(**options)
+    run_until_killed(settings, tmp_path / "run", call, place)
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    run_experiment(settings, tmp_path / "run", recover=True)
+    assert_same_run(tmp_path / "run", whole_run)
+
+
+@pytest.fixture
+def whole_run(config: Config, options: dict[str, Any], tmp_path: Path) -> Path:
+    """The same run, never stopped."""
+    run_experiment(config(**options), tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def test_a_finished_run_is_left_as_it_is(config: Config, tmp_path: Path) -> None:
+    metrics = run_experiment(config(), tmp_path / "run")
+    times = {each: each.stat().st_mtime_ns for each in (tmp_path / "run").rglob("*")}
+    assert run_experiment(config(), tmp_path / "run", recover=True) == metrics
+    assert {each: each.stat().st_mtime_ns for each in (tmp_path / "run").rglob("*")} == times
+
+
+def test_what_cannot_be_recovered_is_refused(
+    config: Config, run_until_killed: RunUntilKilled, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(config()["dataset"]["path"], data)
+    mine = config(dataset__path=str(data))
+    run = tmp_path / "run"
+    run_until_killed(mine, run, 5, STEP)
+    with pytest.raises(UserError, match=r"another config; it differs at trainer\.batch_size"):
+        run_experiment({**mine, "trainer": {"batch_size": 8}}, run, recover=True)
+    train = data / "stsa.binary.train"
+    kept = train.read_text()
+    train.write_text(kept + "1 good\n")
+    with pytest.raises(UserError, match=r"since then the data .*changed"):
+        run_experiment(mine, run, recover=True)
+    train.write_text(kept)
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    whole = checkpoint.read_bytes()
+    checkpoint.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=rf"{checkpoint.name}: cannot be read"):
+        run_experiment(mine, run, recover=True)
+    checkpoint.write_bytes(whole)
+    # and nothing of this was its end
+    run_experiment(mine, run, recover=True)
+    run_experiment(mine, tmp_path / "whole")
+    assert_same_run(run, tmp_path / "whole")
+
+
+def test_recovering_nothing_begins_anew(config: Config, tmp_path: Path) -> None:
+    assert run_experiment(config(), tmp_path / "run", recover=True)["training_epochs"] == 4
+
+
+def test_only_the_last_and_the_best_checkpoint_are_kept(config: Config, tmp_path: Path) -> None:
+    metrics = run_experiment(
+        config(trainer__num_epochs=20, trainer__optimizer={"type": "adam", "lr": 0.1}),
+        tmp_path / "run",
+    )
+    best = metrics["best_epoch"] + 1
+    assert best < 20
+    names = {each.name for each in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert names == {f"epoch_{best}_step_0.pt", "epoch_20_step_0.pt"}
