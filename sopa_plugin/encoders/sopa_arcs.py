@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sopa_plugin.encoders.sopa_options import SopaOptions
-from sopa_plugin.wfsa import Layout
+from sopa_plugin.wfsa import Layout, arc_products
 
 INITIAL_BIAS = 0.1
 """Standard deviation of initial biases as they count in an arc's score, as in the released code."""
@@ -62,9 +62,10 @@ class PatternArcs(nn.Module):
         bias = self.bias * options.bias_scale
         rate = options.dropout if self.training else 0.0
         if rate and options.dropout_on == "products":
-            raw = functional.dropout(functional.linear(rows, self.weight), rate) + bias
+            products = arc_products(options.semiring, rows, self.weight, None)
+            raw = functional.dropout(products, rate) + bias
         else:
-            raw = functional.linear(rows, self.weight, bias)
+            raw = arc_products(options.semiring, rows, self.weight, bias)
         # shape: [rows, arcs]
         scores = options.encode(raw)
         if rate and options.dropout_on == "scores":

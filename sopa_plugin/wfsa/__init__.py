@@ -6,6 +6,7 @@ from sopa_plugin.wfsa.encodings import ArcEncoding
 from sopa_plugin.wfsa.layout import Layout
 from sopa_plugin.wfsa.operator import BestMatches, best_matches, document_scores, end_scores
 from sopa_plugin.wfsa.paths import Arc, Match, k_best_matches, spell_out
+from sopa_plugin.wfsa.products import arc_products
 from sopa_plugin.wfsa.semirings import Semiring
 from sopa_plugin.wfsa.spans import span_scores
 
@@ -16,6 +17,7 @@ __all__ = [
     "Layout",
     "Match",
     "Semiring",
+    "arc_products",
     "best_matches",
     "document_scores",
     "end_scores",

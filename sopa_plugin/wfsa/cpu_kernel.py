@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sopa_plugin.wfsa.kernels import max_plus
 from sopa_plugin.wfsa.kernels.plan import columns_of, plan_of
+from sopa_plugin.wfsa.kernels.sparse_products import add_products, count_nonzero
 from sopa_plugin.wfsa.kernels.thread_pool import ThreadPool, num_threads
 from sopa_plugin.wfsa.layout import Layout
 
@@ -26,6 +27,12 @@ LEAST_STATES = 300_000
 
 LEAST_PATHS = 4_000
 """Best paths to walk back from which a thread pays: about 0.1 ms of work."""
+
+LEAST_PRODUCTS = 60_000
+"""Numbers of a gradient from which a thread pays: about 0.1 ms of work, nearly all being zero."""
+
+DENSE = 0.15
+"""Share of a gradient's numbers other than zero from which a matrix product is faster."""
 
 _pool = ThreadPool()
 
@@ -95,6 +102,25 @@ def backward(
     threads = min(num_threads(grad.numel(), LEAST_PATHS), layout.num_patterns)
     _pool.run(task, np.linspace(0, layout.num_patterns, threads + 1).astype(int).tolist())
     return grad_scores, grad_epsilon
+
+
+def products_backward(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of weights and bias `[A, E]`, `[A]` from `grad [N, A]` and `rows [N, E]`.
+
+    Skips the zeros of `grad` unless there are few. Threads share out the columns.
+    """
+    numbers, vectors = _array(grad), _array(rows)
+    if count_nonzero(numbers) > DENSE * grad.numel():
+        return grad.T @ rows, grad.sum(dim=0)
+    for_weight, for_bias = torch.zeros(grad.shape[1], rows.shape[1]), torch.zeros(grad.shape[1])
+    results = for_weight.numpy(), for_bias.numpy()
+
+    def task(first: int, last: int) -> None:
+        add_products(numbers, vectors, first, last, *results)
+
+    threads = num_threads(grad.numel(), LEAST_PRODUCTS)
+    _pool.run(task, np.linspace(0, grad.shape[1], threads + 1).astype(int).tolist())
+    return for_weight, for_bias
 
 
 def _by_documents(

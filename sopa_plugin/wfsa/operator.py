@@ -7,7 +7,7 @@ a kernel or the reference recurrence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,23 +18,9 @@ from sopa_plugin.wfsa import reference
 from sopa_plugin.wfsa.dispatch import Kernel, choose_kernel
 from sopa_plugin.wfsa.layout import Layout
 from sopa_plugin.wfsa.semirings import Semiring
+from sopa_plugin.wfsa.torch_operators import register_operator
 
 _layout = lru_cache(maxsize=256)(Layout)
-
-
-def _register(
-    name: str, compute: Callable[..., Any], fake: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The operator `sopa::name`.
-
-    As `torch.library.custom_op` makes it, which would import `torch._dynamo` (seconds) when called.
-    """
-    qualified = f"sopa::{name}"
-    schema = torch.library.infer_schema(compute, mutates_args=())
-    torch.library.define(qualified, schema, tags=(torch.Tag.pt2_compliant_tag,))
-    torch.library.impl(qualified, "default", compute)
-    torch.library.register_fake(qualified, fake)
-    return getattr(torch.ops.sopa, name).default  # type: ignore[no-any-return]
 
 
 def _kernel(semiring: str, scores: Tensor) -> Kernel | None:
@@ -125,8 +111,8 @@ def _fake_backward(
     return torch.empty_like(scores), torch.empty_like(epsilon)
 
 
-_forward = _register("document_scores", _compute, _fake)
-_backward = _register("document_scores_backward", _compute_backward, _fake_backward)
+_forward = register_operator("document_scores", _compute, _fake)
+_backward = register_operator("document_scores_backward", _compute_backward, _fake_backward)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
