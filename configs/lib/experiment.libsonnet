@@ -49,7 +49,12 @@ local smaller = if small then { bilstm+: { dim+: { values: [100] } } } else {};
     sizes: sizes,
     seeds: [1, 2, 3],
     tuning: { metric: '-loss' } + if small
-    then { num_trials: 8, num_epochs: 30, patience: 5 }
+    // an epoch of 100 sentences is a single step
+    then {
+      num_trials: 8,
+      num_epochs: { '100': 200, '500': 100, '1000': 60, '2500': 40, all: 30 },
+      patience: { '100': 30, '500': 15, '1000': 10, '2500': 6, all: 5 },
+    }
     else { num_trials: 30, num_epochs: 250, patience: 30 },
     reference: 'sopa',
     published: published,

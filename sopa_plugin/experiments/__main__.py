@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         type=int,
         default=default_workers(),
         metavar="N",
-        help="processes that train at the same time; by default one a core",
+        help="processes that train at the same time, each with one thread; by default one a core; "
+        "0 trains in this process",
     )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate", action="store_true", help="check the description and stop")
@@ -52,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser)
     add_include_package(parser)
     args = parser.parse_args(argv)
-    if args.workers < 1:
-        raise UserError(f"--workers: expected at least 1, found {args.workers}")
+    if args.workers < 0:
+        raise UserError(f"--workers: expected at least 0, found {args.workers}")
     if args.budget is not None:
         os.environ[BUDGET] = args.budget
     description = read_description(args.description, args.override, args.include_package)

@@ -24,13 +24,15 @@ class Tuning:
         num_trials: how many configs a random search tries; 0 takes the model's config as it is.
         metric: by which dev figure the best is picked: `-loss`, `+accuracy` or `+macro_f1`.
         num_epochs, patience: of every run, of trainers that have these; null leaves each its own.
+            Either a number, or numbers by training size (`{'100': 250, all: 30}`): an epoch of a
+            small training set is a few steps. Sizes that are not named take `all`'s.
         seed: of the search.
     """
 
     num_trials: int = 30
     metric: ValidationMetric = "-loss"
-    num_epochs: int | None = None
-    patience: int | None = None
+    num_epochs: int | dict[str, int] | None = None
+    patience: int | dict[str, int] | None = None
     seed: int = 1
 
     @classmethod
@@ -38,6 +40,15 @@ class Tuning:
         """Problems with values that type hints cannot tell."""
         if params["num_trials"] < 0:
             yield "num_trials", f"expected at least 0, found {params['num_trials']}"
+        for key in ("num_epochs", "patience"):
+            value = params[key]
+            if isinstance(value, Mapping) and ALL not in value:
+                yield key, f"expected '{ALL}' among the sizes, found {', '.join(value) or 'none'}"
+
+    def limit(self, key: str, size: int | None) -> int | None:
+        """`num_epochs` or `patience` for a training size."""
+        value: int | dict[str, int] | None = getattr(self, key)
+        return value.get(size_name(size), value[ALL]) if isinstance(value, dict) else value
 
 
 @dataclass
@@ -179,7 +190,7 @@ class Description:
             config["dataset"]["max_train_examples"] = cell.size
             config["dataset"]["subsample_seed"] = seed
         for key in ("num_epochs", "patience"):
-            value = getattr(self.tuning, key)
+            value = self.tuning.limit(key, cell.size)
             trainer = {**config.get("trainer", {}), key: value}
             if value is not None and not check(Experiment, {**config, "trainer": trainer}):
                 config["trainer"] = trainer

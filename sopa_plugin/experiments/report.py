@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sopa_plugin.experiments.curve import draw_curves
-from sopa_plugin.experiments.description import Cell, Description
+from sopa_plugin.experiments.description import Cell, Description, size_name
 from sopa_plugin.experiments.runner import CellState
 from sopa_plugin.experiments.statistics import RESAMPLES
 from sopa_plugin.experiments.summary import CellSummary, summarize
@@ -54,11 +54,14 @@ def _markdown(
     hours = sum(each.seconds for each in summaries.values()) / 3600
     tuned = "no tuning"
     if tuning.num_trials:
-        epochs = "" if tuning.num_epochs is None else f" of at most {tuning.num_epochs} epochs"
-        patience = "" if tuning.patience is None else f" (patience {tuning.patience})"
+        limits = [
+            f"{name} {_by_size(description, key)}"
+            for key, name in (("num_epochs", "at most so many epochs:"), ("patience", "patience"))
+            if getattr(tuning, key) is not None
+        ]
         tuned = (
-            f"{tuning.num_trials} trials of random search for each{epochs}{patience}, the best by "
-            f"dev {tuning.metric}"
+            f"{tuning.num_trials} trials of random search for each "
+            f"({'; '.join(limits) or 'as configured'}), the best by dev {tuning.metric}"
         )
     parts = [
         f"# {description.title}",
@@ -82,3 +85,10 @@ def _markdown(
         parameter_table(description, summaries).markdown().rstrip(),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _by_size(description: Description, key: str) -> str:
+    limits = {size: description.tuning.limit(key, size) for size in description.sizes}
+    if len(set(limits.values())) == 1:
+        return str(next(iter(limits.values())))
+    return ", ".join(f"{limit} ({size_name(size)})" for size, limit in limits.items())

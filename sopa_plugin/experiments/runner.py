@@ -100,7 +100,7 @@ class Runner:
         return sum(len(each.trials) + seeds for each in self.states)
 
     def run(self, workers: int) -> Iterator[CellState]:
-        """Runs what is missing; yields each cell as it is finished.
+        """Runs what is missing in so many processes (0: in this one); yields finished cells.
 
         Raises `UserError` where all trials of a cell fail, or a run with the best config.
         """
@@ -111,7 +111,7 @@ class Runner:
         with worker_pool(workers, self.packages) as pool:
             running: dict[Future[Result], Task] = {}
             while waiting or running:
-                while waiting and len(running) < workers:
+                while waiting and len(running) < max(workers, 1):
                     task = waiting.popleft()
                     label = task.state.cell.name
                     running[pool.submit(_work, self.store.folder, label, task.config)] = task

@@ -8,19 +8,23 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from typing import Any
 
 
 @contextmanager
-def worker_pool(workers: int, packages: Sequence[str] = ()) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(workers: int, packages: Sequence[str] = ()) -> Iterator[Executor]:
     """A pool whose processes end with this one, or with an exception, whatever they are doing.
 
     Arguments:
-        workers: how many.
+        workers: how many; 0 works in this process, one task after the other.
         packages: plugins that they import.
     """
+    if not workers:
+        yield _ThisProcess()
+        return
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by a worker before it imports torch
     pool = ProcessPoolExecutor(
         workers,
@@ -36,6 +40,18 @@ def worker_pool(workers: int, packages: Sequence[str] = ()) -> Iterator[ProcessP
             child.terminate()
         raise
     pool.shutdown()
+
+
+class _ThisProcess(Executor):
+    """Does a task when it is submitted."""
+
+    def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(task(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def default_workers() -> int:

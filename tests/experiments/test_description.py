@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from sopa_plugin.experiments import Description
+from sopa_plugin.experiments.description import Cell
+from sopa_plugin.registry import ConfigError, build
+
+
+def test_configs_of_cells(description):
+    found = build(Description, description)
+    assert [cell.name for cell in found.cells()] == [
+        "sst.hard.60",
+        "sst.dan.60",
+        "sst.hard.all",
+        "sst.dan.all",
+    ]
+    config = found.config(Cell("sst", "dan", 60), seed=2)
+    assert config["dataset"]["max_train_examples"] == 60
+    assert config["dataset"]["subsample_seed"] == config["seed"] == 2
+    assert config["trainer"] == {
+        "type": "accelerate",
+        "batch_size": 32,
+        "num_epochs": 3,
+        "patience": 2,
+    }
+    # a trainer without epochs keeps what it has
+    assert found.config(Cell("sst", "hard", None), 1)["trainer"] == {"type": "sklearn"}
+    assert "max_train_examples" not in found.config(Cell("sst", "hard", None), 1)["dataset"]
+
+
+def test_limits_by_training_size(description):
+    description["tuning"]["num_epochs"] = {"60": 50, "all": 4}
+    found = build(Description, description)
+    assert found.config(Cell("sst", "dan", 60), 1)["trainer"]["num_epochs"] == 50
+    assert found.config(Cell("sst", "dan", None), 1)["trainer"]["num_epochs"] == 4
+
+
+def test_subsets_are_nested_and_the_same_for_every_model(description):
+    from sopa_plugin.data.readers import DatasetReader
+
+    description["sizes"] = [30, 60]
+    found = build(Description, description)
+    texts = {
+        cell: DatasetReader.from_params(found.config(cell, 2)["dataset"]).read()["train"]["text"]
+        for cell in found.cells()
+    }
+    assert list(texts[Cell("sst", "hard", 30)]) == list(texts[Cell("sst", "dan", 30)])
+    assert set(texts[Cell("sst", "hard", 30)]) < set(texts[Cell("sst", "hard", 60)])
+
+
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        ({"reference": "sopa"}, ["no model is called 'sopa'"]),
+        ({"seeds": []}, ["seeds: expected at least one"]),
+        ({"sizes": [0]}, ["numbers above 0"]),
+        ({"tuning": {"metric": "loss"}}, ["tuning.metric"]),
+        ({"tuning": {"num_epochs": {"100": 3}}}, ["expected 'all' among the sizes"]),
+        ({"title": 3, "sede": 1}, ["title", "sede", "seeds"]),
+    ],
+)
+def test_mistakes(description, change, messages):
+    with pytest.raises(ConfigError) as error:
+        build(Description, {**description, **change})
+    for message in messages:
+        assert message in str(error.value)
+
+
+def test_mistakes_in_models_and_data_are_all_told_once(description):
+    description["data"].append(description["data"][0])
+    description["models"][1]["config"]["model"]["encoder"]["word_droput"] = 0.1
+    description["models"][0]["parameters"]["C"]["values"].append(-1.0)
+    try:
+        with pytest.raises(ConfigError) as error:
+            build(Description, description)
+    finally:
+        del description["models"][1]["config"]["model"]["encoder"]["word_droput"]
+    text = str(error.value)
+    assert "'sst' is there twice" in text
+    assert text.count("word_droput") == str(error.value).count("word_droput") > 0
+    assert "word_dropout" in text
+    assert "models.0.parameters.C" in text

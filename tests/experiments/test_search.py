@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.experiments import Search, run_search, search
+from sopa_plugin.registry import ConfigError, build
+
+ROOT = Path(__file__).parents[2]
+VECTORS = str(ROOT / "fixtures" / "vectors.txt")
+SPACE = {
+    "base": {
+        "dataset": {"type": "sst", "path": str(ROOT / "fixtures" / "sst")},
+        "model": {
+            "type": "text_classifier",
+            "embedder": {"type": "static", "vectors": VECTORS},
+            "encoder": {"type": "dan"},
+        },
+        "trainer": {"type": "accelerate", "batch_size": 64, "num_epochs": 3},
+    },
+    "parameters": {
+        "lr": {
+            "type": "uniform",
+            "low": 0.0003,
+            "high": 0.03,
+            "log": True,
+            "keys": ["trainer.optimizer.lr"],
+        },
+        "hidden": {"values": [10, 20], "keys": ["model.head.hidden_dim"]},
+    },
+    "num_trials": 4,
+}
+
+
+def trials(folder: Path) -> dict[int, tuple]:
+    found = json.loads((folder / "trials.json").read_text())
+    return {each["number"]: (each["state"], each["value"], each["parameters"]) for each in found}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("search")
+    run_search(build(Search, SPACE), folder)
+    return folder
+
+
+def test_report(whole):
+    found = trials(whole)
+    assert [found[i][0] for i in range(4)] == ["complete"] * 4
+    best = min(found.values(), key=lambda each: each[1])
+    config = json.loads((whole / "best.json").read_text())
+    assert config["trainer"]["optimizer"]["lr"] == best[2]["lr"]
+    assert config["model"]["head"]["hidden_dim"] == best[2]["hidden"]
+    table = (whole / "trials.md").read_text().splitlines()
+    assert len(table) == 2 + 4
+    assert f"| {best[1]:.4f} |" in table[2]
+    assert (whole / "search.png").read_bytes().startswith(b"\x89PNG")
+    assert not [each for each in (whole / "trials").iterdir() if each.is_dir()]
+
+
+def test_best_config_is_ready_for_train(whole):
+    from sopa_plugin.train import main
+
+    main([str(whole / "best.json"), "--validate"])
+
+
+def test_going_on_and_raising_the_number_of_trials(whole, tmp_path, monkeypatch):
+    run_search(build(Search, {**SPACE, "num_trials": 2}), tmp_path)
+    assert trials(tmp_path) == {number: trials(whole)[number] for number in (0, 1)}
+    run_search(build(Search, SPACE), tmp_path)
+    assert trials(tmp_path) == trials(whole)
+    monkeypatch.setattr(search, "run_once", None)  # nothing is left to run
+    run_search(build(Search, SPACE), tmp_path)
+
+
+def test_another_search_in_the_same_folder_is_refused(whole):
+    other = build(Search, {**SPACE, "seed": 2, "metric": "+accuracy"})
+    with pytest.raises(UserError, match="it differs in metric, seed"):
+        run_search(other, whole)
+
+
+def test_killed_and_two_processes_in_one_folder(whole, tmp_path):
+    file = tmp_path / "space.json"
+    file.write_text(json.dumps(SPACE))
+    command = [sys.executable, "-m", "sopa_plugin.search", str(file), "-s", str(tmp_path / "run")]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "run" / "trials" / "0").is_dir() and time.monotonic() < deadline:
+        assert first.poll() is None
+        time.sleep(0.005)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    # the trial that it left is taken up by one of the two that come next
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in "ab"]
+    logs = [each.communicate(timeout=300)[1].decode() for each in both]
+    assert [each.returncode for each in both] == [0, 0], logs
+    found, expected = trials(tmp_path / "run"), trials(whole)
+    assert found.keys() == expected.keys()
+    for number, (state, value, parameters) in expected.items():
+        assert found[number][0] == state
+        assert found[number][2] == parameters
+        assert found[number][1] == pytest.approx(value, abs=1e-4)
+    ran = [
+        line.split(":")[0] for log in logs for line in log.splitlines() if line.startswith("trial")
+    ]
+    assert sorted(ran) == [f"trial {number}" for number in range(4)]
+
+
+def test_database_tpe_and_pruning(tmp_path):
+    space = {**SPACE, "sampler": "tpe", "pruner": "median", "metric": "+accuracy", "num_trials": 3}
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    best = run_search(build(Search, space), tmp_path / "run", storage)
+    found = trials(tmp_path / "run")
+    assert best.value == max(each[1] for each in found.values() if each[1] is not None)
+    assert (tmp_path / "study.db").is_file()
+    with pytest.raises(UserError, match="--storage nonsense: cannot be opened"):
+        run_search(build(Search, space), tmp_path / "run", "nonsense")
+
+
+def test_a_pruned_trial_is_stopped(tmp_path, monkeypatch):
+    import optuna
+
+    monkeypatch.setattr(optuna.pruners.MedianPruner, "prune", lambda *_: _[2].number > 0)
+    space = {**SPACE, "pruner": "median", "num_trials": 3}
+    run_search(build(Search, space), tmp_path)
+    assert [state for state, *_ in trials(tmp_path).values()].count("pruned") == 2
+    assert not [each for each in (tmp_path / "trials").iterdir() if each.is_dir()]
+
+
+def test_failing_trials(tmp_path, monkeypatch):
+    real = search.run_once
+
+    def fail(config, folder, on_epoch):
+        if folder.name != "2":
+            raise UserError("it diverged")
+        return real(config, folder, on_epoch)
+
+    monkeypatch.setattr(search, "run_once", fail)
+    best = run_search(build(Search, {**SPACE, "num_trials": 3}), tmp_path)
+    assert best.number == 2
+    assert [trials(tmp_path)[number][0] for number in range(3)] == ["fail", "fail", "complete"]
+    with pytest.raises(UserError, match="no trial came to an end: it diverged"):
+        run_search(build(Search, {**SPACE, "num_trials": 2}), tmp_path / "other")
+
+
+def test_mistakes_are_told_before_anything_runs():
+    wrong = json.loads(json.dumps(SPACE))
+    wrong["base"]["model"]["encoder"]["word_droput"] = 0.1
+    with pytest.raises(ConfigError, match="word_droput"):
+        build(Search, wrong)
+    with pytest.raises(ConfigError, match=r"hidden_dim"):
+        build(Search, {**SPACE, "parameters": {"model.head.hiden_dim": {"values": [1]}}})

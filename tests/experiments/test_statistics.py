@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sopa_plugin.experiments.statistics import paired_bootstrap
+
+
+def test_a_model_does_not_differ_from_itself():
+    right = np.random.default_rng(0).random((3, 500)) < 0.8
+    found = paired_bootstrap(right, right)
+    assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
+
+
+def test_a_clear_difference():
+    random = np.random.default_rng(0)
+    good, bad = random.random((2, 1000)) < 0.9, random.random((3, 1000)) < 0.7
+    found = paired_bootstrap(good, bad)
+    assert found.difference == pytest.approx(good.mean() - bad.mean())
+    assert 0 < found.low < found.difference < found.high
+    assert found.p < 0.001
+    turned = paired_bootstrap(bad, good)
+    assert turned.difference == pytest.approx(-found.difference)
+    assert turned.p == found.p
+
+
+def test_agrees_with_the_normal_approximation():
+    random = np.random.default_rng(1)
+    first, second = random.random((1, 800)) < 0.82, random.random((1, 800)) < 0.79
+    differences = first[0].astype(float) - second[0]
+    error = differences.std() / np.sqrt(800)
+    found = paired_bootstrap(first, second)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.05)
+
+
+def test_false_alarms_are_as_rare_as_they_should_be():
+    random = np.random.default_rng(2)
+    alarms = [
+        paired_bootstrap(random.random((1, 200)) < 0.7, random.random((1, 200)) < 0.7, 400).p < 0.1
+        for _ in range(200)
+    ]
+    assert 0.04 < np.mean(alarms) < 0.17
