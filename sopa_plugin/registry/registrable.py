@@ -89,7 +89,7 @@ class Registrable:
     @classmethod
     def by_name(cls, name: str) -> type[Self]:
         """The implementation of that name, or at that dotted path; `ConfigError` if none is."""
-        registration = lookup(cls, name, "")
+        registration = _registry.get(cls, {}).get(name) or lookup(cls, name, "")
         if isinstance(registration, Problem):
             raise ConfigError([registration])
         return registration.target  # type: ignore[return-value]

@@ -100,7 +100,7 @@ def backward(
         max_plus.walk_back(columns, must_loop, *given, first, last, *results)
 
     threads = min(num_threads(grad.numel(), LEAST_PATHS), layout.num_patterns)
-    _pool.run(task, np.linspace(0, layout.num_patterns, threads + 1).astype(int).tolist())
+    _pool.run(task, _even_shares(layout.num_patterns, threads))
     return grad_scores, grad_epsilon
 
 
@@ -119,7 +119,7 @@ def products_backward(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         add_products(numbers, vectors, first, last, *results)
 
     threads = num_threads(grad.numel(), LEAST_PRODUCTS)
-    _pool.run(task, np.linspace(0, grad.shape[1], threads + 1).astype(int).tolist())
+    _pool.run(task, _even_shares(grad.shape[1], threads))
     return for_weight, for_bias
 
 
@@ -159,6 +159,11 @@ def _shares(offsets: NDArray[np.int64], threads: int) -> list[int]:
     tokens = np.linspace(offsets[0], offsets[-1], threads + 1)[1:-1]
     cuts = np.searchsorted(offsets[:-1], tokens).tolist()
     return sorted({0, *cuts, len(offsets) - 1})
+
+
+def _even_shares(count: int, threads: int) -> list[int]:
+    """Where each thread's share of `count` begins, and the last one's end."""
+    return [count * thread // threads for thread in range(threads + 1)]
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:
