@@ -1,0 +1,122 @@
+"""Every shipped config is sound, says what its name says, and trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sopa_plugin.experiments.__main__ import read_description
+from sopa_plugin.registry import apply_overrides, check, fill_defaults, load_config
+from sopa_plugin.search import read_search
+from sopa_plugin.training import Experiment, run_experiment
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = sorted((ROOT / "configs").glob("*.jsonnet"))
+MODELS = ("hard", "dan", "bilstm", "cnn", "sopa")
+ABLATIONS = (
+    "sopa_max_sum",
+    "sopa_max_sum_no_self_loops",
+    "sopa_max_sum_no_epsilons",
+    "sopa_max_sum_no_self_loops_no_epsilons",
+)
+DATA = ("sst", "amazon", "roc")
+
+
+@pytest.fixture(autouse=True)
+def _embedded_samples(monkeypatch):
+    """Configs find the fixtures from the project's folder, whatever the environment says."""
+    monkeypatch.chdir(ROOT)
+    for name in ("SST", "AMAZON", "ROC", "VECTORS", "MINILM", "LOWERCASE", "BUDGET"):
+        monkeypatch.delenv(f"SOPA_{name}", raising=False)
+
+
+def test_every_row_of_the_paper_has_its_config():
+    names = {path.stem for path in CONFIGS}
+    assert {f"{model}_{data}" for model in (*MODELS, *ABLATIONS) for data in DATA} <= names
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_config_is_sound_and_named_by_its_data(path):
+    config = load_config(path)
+    assert check(Experiment, config) == []
+    assert path.stem.endswith(f"_{config['dataset']['type']}")
+
+
+def test_library_and_the_self_contained_example_agree():
+    example = load_config(ROOT / "configs" / "sopa_sst.jsonnet")
+    other = load_config(ROOT / "configs" / "sopa_roc.jsonnet")
+    for key in ("model", "trainer", "seed"):
+        assert other[key] == example[key]
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_ablations_take_away_what_they_say(name):
+    encoder = load_config(ROOT / "configs" / f"{name}_sst.jsonnet")["model"]["encoder"]
+    assert (encoder["semiring"], encoder["encoding"]) == ("max_sum", "identity")
+    assert (encoder.get("self_loops") == "none") == ("no_self_loops" in name)
+    assert (encoder.get("epsilons") is False) == ("no_epsilons" in name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sopa_roc", "cnn_amazon", "bilstm_roc", "dan_sst", "hard_amazon", ABLATIONS[3] + "_sst"],
+)
+def test_trains_one_epoch(name, tmp_path):
+    overrides = ["dataset.max_train_examples=40", "dataset.max_tokens=30"]
+    if not name.startswith("hard"):
+        overrides.append("trainer.num_epochs=1")
+    config = load_config(ROOT / "configs" / f"{name}.jsonnet", overrides, Experiment)
+    metrics = run_experiment(config, tmp_path / "run")
+    assert 0 <= metrics["test_accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs" / "search").glob("*")), ids=lambda path: path.stem
+)
+def test_search_spaces_fit_their_base(path):
+    search = read_search(str(path), None, None, [])
+    assert search.num_trials == 30
+    assert (ROOT / "configs" / f"{path.stem}_sst.jsonnet").is_file()
+
+
+def test_a_space_fits_the_other_data_sets_too():
+    space = str(ROOT / "configs" / "search" / "sopa.jsonnet")
+    search = read_search(space, str(ROOT / "configs" / "sopa_roc.jsonnet"), 5, [])
+    assert search.base["dataset"]["type"] == "roc"
+    assert search.num_trials == 5
+
+
+@pytest.mark.parametrize("budget", ["small", "paper"])
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs" / "experiments").glob("*")), ids=lambda path: path.stem
+)
+def test_experiments_are_sound(path, budget, monkeypatch):
+    monkeypatch.setenv("SOPA_BUDGET", budget)
+    description = read_description(str(path), [], [])
+    assert description.tuning.num_trials == {"small": 8, "paper": 30}[budget]
+    assert len(description.seeds) == 3
+    epochs = description.tuning.limit("num_epochs", None)
+    assert epochs == {"small": 30, "paper": 250}[budget]
+
+
+def test_published_figures_are_the_papers():
+    published = read_description("configs/experiments/curve_sst.jsonnet", [], []).published
+    assert published.accuracy("sopa", "sst", None) == 85.6
+    assert published.accuracy("sopa", "sst", 100) == 75.8
+    assert published.accuracy("cnn", "amazon", 2500) == 86.1
+    assert published.accuracy("hard", "sst", None) == 75.5
+
+
+def test_real_data_by_environment(monkeypatch):
+    monkeypatch.setenv("SOPA_SST", "elsewhere")
+    monkeypatch.setenv("SOPA_LOWERCASE", "false")
+    config = load_config(ROOT / "configs" / "dan_sst.jsonnet")
+    assert config["dataset"]["path"] == "elsewhere"
+    assert config["tokenizer"]["lowercase"] is False
+
+
+def test_overrides_reach_every_part():
+    config = load_config(ROOT / "configs" / "cnn_sst.jsonnet")
+    changed = apply_overrides(Experiment, config, ["model.encoder.window_sizes=[3, 4]"])
+    assert fill_defaults(Experiment, changed)["model"]["encoder"]["window_sizes"] == [3, 4]
