@@ -11,6 +11,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 from sopa_plugin.data.readers import DatasetReader
+from sopa_plugin.data.readers.split_files import SPLITS
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, load_model
 from sopa_plugin.registry import build
@@ -56,9 +57,13 @@ def evaluate_run(
 
 
 def _read(params: dict[str, Any], path: str, labels: list[str]) -> Dataset:
+    """The test set at `path`, with the run's options for the form of its data."""
     if Path(path).is_file():
         return build(DatasetReader, params).read_file(path, labels)
-    return build(DatasetReader, {**params, "path": path}).read()["test"]
+    form = {key: each for key, each in params.items() if key not in SPLITS}
+    reader: DatasetReader = build(DatasetReader, {**form, "path": path})
+    test = reader.sources().get("test")
+    return reader.read_file(test, labels) if isinstance(test, Path) else reader.read()["test"]
 
 
 def _evaluate(model: Model, split: str, data: Dataset) -> dict[str, Any]:

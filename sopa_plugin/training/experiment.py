@@ -97,6 +97,7 @@ class Experiment:
             metrics |= evaluate_split("test", log_probabilities, data["test"]["label"])
             run.log_predictions("test", labels, data["test"]["label"], log_probabilities)
         metrics |= {f"parameters_{key}": n for key, n in model.parameter_counts().items()}
+        model.to_device("cpu")
         run.finish(model, metrics, self._card(run, labels, sizes, metrics))
         logger.info("%s", _result_line(metrics, run.path))
         return metrics
