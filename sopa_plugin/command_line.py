@@ -35,7 +35,8 @@ def run_command(main: Callable[[], None]) -> NoReturn:
 
 
 def _leave(status: int, message: str) -> NoReturn:
-    if message and is_first_process():
+    # every machine says what is wrong with it, but not every process of it
+    if message and os.environ.get("LOCAL_RANK", "0") == "0":
         print(message, file=sys.stderr)
     sys.exit(status)
 
