@@ -74,6 +74,8 @@ def _draw_panel(
             }
             published = [(x, y) for x, y in accuracies.items() if y is not None]
             panel.plot([x for x, _ in published], [y for _, y in published], "--", c=colour, lw=0.8)
+    if description.published is not None:
+        panel.plot([], [], "--", c="gray", lw=0.8, label=description.published.title)
     panel.set_xscale("log")
     panel.set_xticks(list(sizes.values()), [f"{each:,}" for each in sizes.values()])
     panel.minorticks_off()
@@ -85,11 +87,10 @@ def _sizes(
     description: Description, summaries: Mapping[Cell, CellSummary], data: str
 ) -> dict[int | None, int]:
     """Numbers of training examples; that of all is known once a model has seen them."""
-    seen = {
-        cell.size: each.training_examples
+    seen = [
+        each.training_examples
         for cell, each in summaries.items()
         if cell.data == data and cell.size is None
-    }
-    return {
-        size: number for size in description.sizes if (number := size or seen.get(size)) is not None
-    }
+    ]
+    sizes = {size: seen[0] if size is None and seen else size for size in description.sizes}
+    return {size: number for size, number in sizes.items() if number is not None}

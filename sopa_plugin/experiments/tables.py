@@ -121,8 +121,10 @@ def _headers(description: Description, columns: Sequence[Column]) -> list[str]:
     titles = []
     for data, size in columns:
         title = description.data[data].title
-        if len(description.sizes) > 1:
-            title += " (all)" if size is None else f" ({size:,})"
+        if size is not None:
+            title += f" ({size:,})"
+        elif len(description.sizes) > 1:
+            title += " (all)"
         titles.append(title)
     return titles
 

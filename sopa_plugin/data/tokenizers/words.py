@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tokenizers import Regex, pre_tokenizers
 
 from sopa_plugin.data.tokenizers.tokenizer import Tokenizer
@@ -31,6 +33,7 @@ class WordTokenizer(WhitespaceTokenizer):
     """
 
     @staticmethod
+    @functools.cache  # the expression takes a millisecond to compile
     def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
         """What splits text into words."""
         return pre_tokenizers.Split(Regex(f"(?i){TOKENS}"), "removed", invert=True)
