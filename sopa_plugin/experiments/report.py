@@ -65,8 +65,8 @@ def _markdown(
         )
     parts = [
         f"# {description.title}",
-        f"Test accuracy in percent ± standard deviation over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} (parameters as the "
-        f"paper counts them); {tuned}. {len(summaries)} of {len(states)} cells are finished: "
+        f"Test accuracy in percent ± standard deviation, seeds {', '.join(map(str, seeds))} "
+        f"(parameters as the paper counts them); {tuned}. {len(summaries)} of {len(states)} cells are finished: "
         f"{runs} runs, {hours:.2f} hours of one core.",
         accuracy_table(description, summaries).markdown().rstrip(),
     ]
