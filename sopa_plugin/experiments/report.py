@@ -66,8 +66,9 @@ def _markdown(
     parts = [
         f"# {description.title}",
         f"Test accuracy in percent ± standard deviation, seeds {', '.join(map(str, seeds))} "
-        f"(parameters as the paper counts them); {tuned}. {len(summaries)} of {len(states)} cells are finished: "
-        f"{runs} runs, {hours:.2f} hours of one core.",
+        f"(parameters as the paper counts them); {tuned}. "
+        f"{len(summaries)} of {len(states)} cells are finished: {runs} runs, {hours:.2f} hours of "
+        "one core.",
         accuracy_table(description, summaries).markdown().rstrip(),
     ]
     if description.reference is not None:
