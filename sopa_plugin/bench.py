@@ -1,0 +1,72 @@
+"""`python -m sopa_plugin.bench`: measures soft patterns beside their alternatives."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from sopa_plugin.benchmarks import SECTIONS, run_benchmarks
+from sopa_plugin.command_line import run_command
+from sopa_plugin.errors import UserError
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parses arguments and measures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sopa_plugin.bench",
+        description="Measure soft patterns beside their reference loop, a convolution, a BiLSTM "
+        "and fastText (where installed), one after the other in every round. SOPA_SST names the "
+        "real sentences to measure on; without it, they are generated in the shape of SST.",
+    )
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        help=f"what to measure: {', '.join(SECTIONS)}; by default everything",
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="how often (default: 7)")
+    parser.add_argument(
+        "--batches",
+        type=int,
+        default=4,
+        help="batches of 150 sentences in a measurement (default: 4)",
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=6920, help="sentences to train on (default: 6920, SST)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="how many to use (default: 1)")
+    parser.add_argument(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: processor time, which is steadier on a busy machine (default: wall)",
+    )
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        default="growth.png",
+        help="where section growth saves its picture (default: growth.png)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, times in seconds")
+    args = parser.parse_args(argv)
+    for name in ("rounds", "batches", "sentences", "threads"):
+        if getattr(args, name) < 1:
+            raise UserError(f"--{name}: expected at least 1, found {getattr(args, name)}")
+    unknown = [name for name in args.sections if name not in SECTIONS]
+    if unknown:
+        raise UserError(f"no section '{unknown[0]}': expected some of {', '.join(SECTIONS)}")
+    report = run_benchmarks(
+        args.sections or list(SECTIONS),
+        args.rounds,
+        args.batches,
+        args.sentences,
+        args.threads,
+        args.clock,
+        args.plot,
+    )
+    print(json.dumps(report.as_json(), indent=2) if args.json else report)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,125 @@
+"""Memory that a training step takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sopa_plugin.benchmarks.bench import OURS, Bench
+from sopa_plugin.benchmarks.contenders import (
+    Bilstm,
+    Convolution,
+    ReferenceLoop,
+    Trained,
+    word_vectors,
+)
+from sopa_plugin.benchmarks.report import Ratio, Size, Table, Target
+from sopa_plugin.data.batches import Documents, Integers
+from sopa_plugin.encoders import SopaEncoder
+
+
+def memory(bench: Bench) -> None:
+    """What the forward pass keeps for the backward pass, and the largest tensor of a step."""
+    documents, (numbers,) = bench.workload.documents, bench.workload.batches(1)
+    model = bench.workload.classifier()
+    vectors = word_vectors(model)
+    trained = {
+        OURS: Trained(model, documents),
+        "reference loop": Trained(ReferenceLoop(bench.workload.classifier()), documents),
+        "Conv1d + max-pool": Trained(Convolution(vectors), documents),
+        "BiLSTM(100)": Trained(Bilstm(vectors), documents),
+    }
+    rows = []
+    for name, each in trained.items():
+        kept = kept_for_backward(each, numbers)
+        largest = max(sizes_of_tensors(partial(each.step, numbers)))
+        rows.append({"what": name, "kept": Size(kept), "largest tensor": Size(largest)})
+    tokens, _ = documents.tokens_of(numbers)
+    note = (
+        f"A batch of {len(numbers)} sentences, {len(tokens):,} words. Kept: for the backward pass, "
+        "without weights and word vectors."
+    )
+    bench.report.tables.append(Table("Memory of a training step", rows, note))
+    growth = bytes_per_token_and_state(bench)
+    found = Ratio(growth, growth, growth)
+    what = "bytes of a tensor for each token and state"
+    bench.report.targets.append(Target(what, found, 1, at_most=True))
+
+
+def bytes_per_token_and_state(bench: Bench) -> float:
+    """By how many bytes the fastest growing tensor grows with every token more, for each state.
+
+    The same batch twice, its documents repeated in themselves the second time: twice as many
+    tokens, the same words.
+    """
+    (numbers,) = bench.workload.batches(1)
+    model = bench.workload.classifier()
+    assert isinstance(model.encoder, SopaEncoder)
+    once = bench.workload.documents
+    sizes = [
+        sizes_of_tensors(partial(Trained(model, each).step, numbers))
+        for each in (once, _twice(once))
+    ]
+    assert len(sizes[0]) == len(sizes[1])
+    tokens, _ = once.tokens_of(numbers)
+    more = max(after - before for before, after in zip(*sizes, strict=True))
+    return float(more / (len(tokens) * model.encoder.layout.num_states))
+
+
+def kept_for_backward(trained: Trained, numbers: Integers) -> int:
+    """Bytes that a forward pass keeps, without parameters and word vectors."""
+    permanent = {
+        each.untyped_storage().data_ptr()
+        for each in (*trained.model.parameters(), *trained.model.buffers())
+    }
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in permanent:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    batch = trained.batch(numbers)
+    with saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = trained.loss(batch)
+    assert loss.requires_grad  # and so is still alive, with all it keeps
+    return sum(kept.values())
+
+
+def sizes_of_tensors(work: Callable[[], object]) -> list[int]:
+    """Bytes of every tensor that `work` makes, in order."""
+    recorder = _Recorder()
+    with recorder:
+        work()
+    return recorder.sizes
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        made = result if isinstance(result, tuple | list) else (result,)
+        self.sizes += [each.nbytes for each in made if isinstance(each, Tensor)]
+        return result
+
+
+def _twice(documents: Documents) -> Documents:
+    bounds = zip(documents.offsets[:-1], documents.offsets[1:], strict=True)
+    pieces = [np.tile(documents.ids[start:stop], 2) for start, stop in bounds]
+    return Documents(np.concatenate(pieces), 2 * documents.offsets, documents.labels)

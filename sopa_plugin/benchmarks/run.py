@@ -1,0 +1,102 @@
+"""All sections of the benchmark, by name."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from sopa_plugin import __version__
+from sopa_plugin.benchmarks.bench import Bench
+from sopa_plugin.benchmarks.encoding import encoders, kernel
+from sopa_plugin.benchmarks.epoch import epoch
+from sopa_plugin.benchmarks.growth import growth
+from sopa_plugin.benchmarks.memory import memory
+from sopa_plugin.benchmarks.prediction import prediction
+from sopa_plugin.benchmarks.report import Report
+from sopa_plugin.benchmarks.timing import CLOCKS
+from sopa_plugin.benchmarks.training import training_steps, training_steps_on_gpu
+from sopa_plugin.benchmarks.workload import TRAIN, make_workload
+
+logger = logging.getLogger(__name__)
+
+SECTIONS: dict[str, Callable[[Bench], None]] = {
+    "training": training_steps,
+    "encoders": encoders,
+    "kernel": kernel,
+    "prediction": prediction,
+    "epoch": epoch,
+    "memory": memory,
+    "growth": growth,
+    "gpu": training_steps_on_gpu,
+}
+
+
+def run_benchmarks(
+    sections: Sequence[str] = tuple(SECTIONS),
+    rounds: int = 7,
+    batches: int = 4,
+    sentences: int = TRAIN,
+    threads: int = 1,
+    clock: str = "wall",
+    plot: str | Path | None = None,
+) -> Report:
+    """Measures soft patterns beside their alternatives.
+
+    Arguments:
+        sections: names of what to measure (`SECTIONS`).
+        rounds: how often everything is measured.
+        batches: batches of 150 sentences in one measurement.
+        sentences: at most how many to train on.
+        threads: how many threads torch and the kernel may use.
+        clock: `wall`, or `cpu` for the time of all threads of this process, which is steadier on
+            a machine that others use, too.
+        plot: where to save the picture of how costs grow.
+    """
+    if plot is not None and find_spec("matplotlib") is None:
+        logger.warning("no picture: it needs matplotlib (pip install 'sopa_plugin[experiments]')")
+        plot = None
+    workload = make_workload(sentences)
+    report = Report(f"{describe_machine(threads)} Text: {workload.what}.")
+    bench = Bench(
+        workload, rounds, batches, CLOCKS[clock], None if plot is None else Path(plot), report
+    )
+    with _threads(threads):
+        for name in sections:
+            logger.info("measuring: %s", name)
+            torch.manual_seed(1)
+            SECTIONS[name](bench)
+    return report
+
+
+def describe_machine(threads: int) -> str:
+    """What was measured, on which machine, in one line."""
+    cores = f"{_processor()}, {os.cpu_count()} cores"
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    python = f"Python {platform.python_version()}"
+    used = f"{threads} {'thread' if threads == 1 else 'threads'}"
+    return f"sopa_plugin {__version__}, torch {torch.__version__}, {python}; {cores}{gpu}; {used}."
+
+
+def _processor() -> str:
+    """The processor's name, as Linux tells it or as Python does."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
