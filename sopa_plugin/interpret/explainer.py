@@ -31,13 +31,14 @@ from sopa_plugin.interpret.matching import (
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, Subject
 from sopa_plugin.interpret.top_matches import TopMatches
+from sopa_plugin.wfsa import document_scores
 from sopa_plugin.wfsa.reference import Recurrence
 
 if TYPE_CHECKING:
     from sopa_plugin.models import TextClassifier
 
-FIRST_CHUNK, CHUNK = 64, 1024
-"""Documents read at once."""
+FIRST_CHUNK, GROWTH, CHUNK = 16, 4, 1024
+"""Documents read at once: at first, how many times as many then, at most."""
 
 
 class Explainer:
@@ -96,6 +97,7 @@ class Explainer:
     def use_means_of(self, documents: Iterable[Any]) -> None:
         """Takes the mean of each pattern's score over `documents` for replacement `mean`."""
         scores = DocumentScores(self.subject)
+        self.subject.prepare()
         for chunk in _chunks(documents):
             encoded = self.subject.read(chunk)
             scores.add(
@@ -113,11 +115,14 @@ class Explainer:
         """
         top, scores = TopMatches(self.subject, k), DocumentScores(self.subject)
         sample: tuple[list[str], Tensor] | None = None
+        self.subject.prepare()
         for chunk in _chunks(documents):
             encoded = self.subject.read(chunk)
             arcs = arc_scores(self.subject, encoded)
-            top.add(chunk, encoded, arcs)
-            scores.add(scores_of_documents(self.subject, encoded, arcs))
+            best = document_scores(*arcs.operands)
+            top.add(chunk, arcs, best)
+            own = self.subject.encoder.options.semiring == arcs.semiring
+            scores.add(best if own else scores_of_documents(self.subject, encoded, arcs))
             if words and sample is None and self.subject.contextual:
                 found = [word for spelt in self.subject.words(chunk) for word in spelt]
                 sample = found, encoded.rows[encoded.index]
@@ -265,4 +270,4 @@ def _chunks(documents: Iterable[Any]) -> Iterator[list[Any]]:
     size = FIRST_CHUNK
     while chunk := list(islice(stream, size)):
         yield chunk
-        size = CHUNK
+        size = min(GROWTH * size, CHUNK)

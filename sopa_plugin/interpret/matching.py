@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sopa_plugin.encoders import boundary_tokens
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import Match, Step
+from sopa_plugin.interpret.match_starts import find_starts
 from sopa_plugin.interpret.subject import Encoded, Subject
-from sopa_plugin.wfsa import Layout, Semiring, best_matches, document_scores, end_scores
+from sopa_plugin.wfsa import Layout, Semiring, best_matches, document_scores
 from sopa_plugin.wfsa.dispatch import MAX_SEMIRINGS
+from sopa_plugin.wfsa.kernels.plan import columns_of
 from sopa_plugin.wfsa.paths import Arc, trace
 
 BEST_PATH = {"log": "max_sum", "sum_product": "max_product"}
@@ -32,6 +35,7 @@ class ArcScores:
 
     `scores [N, R]`, `index [M]`, `offsets [B + 1]` and `epsilon [Q]` are the operator's, in a
     semiring that selects (`semiring`); `width` boundary tokens stand on each side of a document.
+    `ids [M]` are equal where tokens are the same word or boundary token.
     """
 
     layout: Layout
@@ -41,21 +45,30 @@ class ArcScores:
     offsets: Tensor
     epsilon: Tensor
     width: int
+    ids: NDArray[np.int64]
 
     @property
     def algebra(self) -> Semiring:
         """The semiring itself."""
         return Semiring.named(self.semiring)
 
-    def of(self, documents: Sequence[int]) -> ArcScores:
+    @property
+    def operands(self) -> tuple[Layout, str, Tensor, Tensor, Tensor, Tensor]:
+        """What the operator takes."""
+        return self.layout, self.semiring, self.scores, self.index, self.offsets, self.epsilon
+
+    def of(self, documents: NDArray[np.int64]) -> ArcScores:
         """The same for some of the documents."""
-        bounds = self.offsets.tolist()
-        parts = [self.index[bounds[d] : bounds[d + 1]] for d in documents]
-        lengths = [0, *(len(part) for part in parts)]
-        offsets = torch.tensor(lengths, device=self.offsets.device).cumsum(0)
-        index = torch.cat([self.index[:0], *parts])
-        return ArcScores(
-            self.layout, self.semiring, self.scores, index, offsets, self.epsilon, self.width
+        bounds = self.offsets.cpu().numpy()
+        lengths = np.diff(bounds)[documents]
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        # shape: [tokens]; where those documents' tokens are
+        tokens = np.arange(offsets[-1]) + np.repeat(bounds[documents] - offsets[:-1], lengths)
+        return replace(
+            self,
+            index=self.index[torch.from_numpy(tokens).to(self.index.device)],
+            offsets=torch.from_numpy(offsets).to(self.offsets.device),
+            ids=self.ids[tokens],
         )
 
 
@@ -76,13 +89,31 @@ def best_path_semiring(subject: Subject) -> str:
 def arc_scores(subject: Subject, encoded: Encoded) -> ArcScores:
     """What the patterns' arcs score on each token, in the semiring of best paths."""
     encoder, semiring = subject.encoder, best_path_semiring(subject)
+    index, offsets, width = encoded.index, encoded.offsets, encoder.boundary_width
     with torch.no_grad():
-        rows, index, offsets = encoder.wrap(encoded.rows, encoded.index, encoded.offsets)
-        scores, epsilon = (each.detach() for each in encoder.arc_scores(rows))
+        if encoded.arcs is not None:
+            scores, epsilon = encoded.arcs
+            if width:
+                index, offsets = boundary_tokens.wrap(index, offsets, len(scores) - 1, width)
+        else:
+            rows, index, offsets = encoder.wrap(encoded.rows, index, offsets)
+            scores, epsilon = encoder.arc_scores(rows)
+        scores, epsilon = scores.detach(), epsilon.detach()
         if encoder.options.semiring == "sum_product":  # max-product holds logarithms
             scores, epsilon = scores.log(), epsilon.log()
-    width = encoder.boundary_width
-    return ArcScores(encoder.layout, semiring, scores, index, offsets, epsilon, width)
+    ids = _with_boundaries(encoded, width)
+    return ArcScores(encoder.layout, semiring, scores, index, offsets, epsilon, width, ids)
+
+
+def _with_boundaries(encoded: Encoded, width: int) -> NDArray[np.int64]:
+    """The ids of all tokens; -1 for a boundary token before a document, -2 for one after it."""
+    if not width:
+        return encoded.ids
+    ids, offsets = torch.from_numpy(encoded.ids), encoded.offsets.cpu()
+    ids, offsets = boundary_tokens.wrap(ids, offsets, -1, width)
+    for back in range(1, width + 1):
+        ids[offsets[1:] - back] = -2
+    return ids.numpy()
 
 
 class Path(NamedTuple):
@@ -109,11 +140,9 @@ class Aligner:
 
     def __init__(self, arcs: ArcScores) -> None:
         self.arcs = arcs
-        self.best = best_matches(
-            arcs.layout, arcs.semiring, arcs.scores, arcs.index, arcs.offsets, arcs.epsilon
-        )
+        self.best = best_matches(*arcs.operands)
         self._steps = self.best.steps.cpu().numpy()
-        self._offsets = arcs.offsets.tolist()
+        self._offsets = arcs.offsets.cpu().numpy()
         self._scores = arcs.scores.cpu().numpy()
         self._index = arcs.index.cpu().numpy()
         self._epsilon = arcs.epsilon.cpu().numpy()
@@ -141,6 +170,39 @@ class Aligner:
             difference = abs(self._product(values) - score) if whole else float("inf")
             candidates.append((difference, final, Path(pattern, end, score, arcs, values)))
         return min(candidates, key=lambda each: each[:2])[2]
+
+    def starts(
+        self, patterns: NDArray[np.int64], tokens: NDArray[np.int64], scores: NDArray[np.floating]
+    ) -> NDArray[np.int64]:
+        """The first token of the best match of each pattern given that ends at the token given.
+
+        All are `[matches]`. Tokens are counted over all documents; an empty match starts after
+        its last token.
+        """
+        layout = self.arcs.layout
+        documents = np.searchsorted(self._offsets, tokens, side="right") - 1
+        firsts = self._offsets[documents]
+        if self.arcs.semiring not in MAX_SEMIRINGS:
+            columns = documents, patterns, tokens + 1 - firsts, scores
+            found = zip(*(column.tolist() for column in columns), strict=True)
+            paths = [self.path(*each) for each in found]
+            return firsts + np.array([path.start for path in paths], dtype=np.int64)
+        starts = np.empty(len(tokens), dtype=np.int64)
+        find_starts(
+            columns_of(layout),
+            layout.epsilons and layout.final_epsilon,
+            not layout.empty_matches,
+            np.asarray(self._scores, dtype=np.float32),
+            self._index,
+            np.asarray(self._epsilon, dtype=np.float32),
+            self._steps,
+            patterns,
+            tokens,
+            firsts,
+            np.asarray(scores, dtype=np.float32),
+            starts,
+        )
+        return starts
 
     def _value(self, arc: Arc, pattern: int, start: int) -> float:
         layout = self.arcs.layout
@@ -175,19 +237,17 @@ def spell(
     width = subject.encoder.boundary_width if width is None else width
     length = len(words)
     algebra = Semiring.named(best_path_semiring(subject))
-
-    def shown(value: float) -> float:
-        return float(algebra.to_score(torch.tensor(value, dtype=torch.float64)))
-
+    values = torch.tensor([*path.values, path.score], dtype=torch.float64)
+    *shown, score = algebra.to_score(values).tolist()
     steps = []
-    for arc, value in zip(path.arcs, path.values, strict=True):
+    for arc, value in zip(path.arcs, shown, strict=True):
         position = None if arc.token is None else arc.token - width
         token = None if position is None else word_at(words, position)
-        steps.append(Step(arc.kind, arc.state, shown(value), position, token))
+        steps.append(Step(arc.kind, arc.state, value, position, token))
     return Match(
         subject.names[path.pattern],
         subject.encoder.layout.lengths[path.pattern],
-        shown(path.score),
+        score,
         document,
         min(max(path.start - width, 0), length),
         min(max(path.end - width, 0), length),
@@ -201,19 +261,9 @@ def word_at(words: Sequence[str], position: int) -> str:
     return BEFORE if position < 0 else AFTER if position >= len(words) else words[position]
 
 
-def scores_at_ends(arcs: ArcScores) -> NDArray[np.floating]:
-    """Scores of the matches that end at each token, `[M, K]`."""
-    found = end_scores(
-        arcs.layout, arcs.semiring, arcs.scores, arcs.index, arcs.offsets, arcs.epsilon
-    )
-    return found.cpu().numpy()
-
-
 def scores_of_documents(subject: Subject, encoded: Encoded, arcs: ArcScores) -> Tensor:
     """Document scores `[B, K]` as the encoder's own semiring holds them."""
     with torch.no_grad():
         if subject.encoder.options.semiring != arcs.semiring:
             return subject.encoder.pattern_scores(encoded.rows, encoded.index, encoded.offsets)
-        return document_scores(
-            arcs.layout, arcs.semiring, arcs.scores, arcs.index, arcs.offsets, arcs.epsilon
-        )
+        return document_scores(*arcs.operands)

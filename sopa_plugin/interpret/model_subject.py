@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.data.batches import Batch, Documents
+from sopa_plugin.data.tokenizers.whitespace import BLANKS
 from sopa_plugin.encoders import CnnEncoder, SopaEncoder
 from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.render.markup import CONTINUES
 from sopa_plugin.interpret.subject import VOCABULARY_CHUNK, Encoded, Subject
+from sopa_plugin.matcher import Matcher, load_matcher
+from sopa_plugin.matcher.compiler import obstacle
 from sopa_plugin.models import TextClassifier, load_model
 
 
@@ -29,6 +33,8 @@ class ModelSubject(Subject):
 
     def __init__(self, model: TextClassifier) -> None:
         self.model = model.eval()
+        self._matcher: Matcher | None = None
+        self._compiled_at: tuple[int, ...] = ()
         self.labels = tuple(model.labels)
         encoder = model.encoder
         if isinstance(encoder, CnnEncoder):
@@ -54,10 +60,40 @@ class ModelSubject(Subject):
                 f"{folder}: a {type(model).__name__} has no patterns to read; expected a "
                 "text_classifier with an encoder of type sopa or cnn"
             )
-        return cls(model)
+        subject = cls(model)
+        if subject._compiles:
+            subject._use(load_matcher(folder))
+        return subject
+
+    def prepare(self) -> None:
+        """Compiles the model, if it can be and is not yet: words are then only looked up."""
+        if self.matcher is None and self._compiles:
+            self._use(self.model.to_matcher())
+
+    @property
+    def matcher(self) -> Matcher | None:
+        """The model compiled; None where it is not, or has been changed since."""
+        return self._matcher if self._versions() == self._compiled_at else None
+
+    @property
+    def _compiles(self) -> bool:
+        return self.encoder.options.algebra.selects and obstacle(self.model) is None
+
+    def _use(self, matcher: Matcher | None) -> None:
+        self._matcher, self._compiled_at = matcher, self._versions()
+
+    def _versions(self) -> tuple[int, ...]:
+        """Numbers that change with the weights and their device."""
+        parameters = [*self.model.embedder.parameters(), *self.model.encoder.parameters()]
+        return tuple(number for each in parameters for number in (each._version, each.data_ptr()))
 
     def read(self, documents: Sequence[str]) -> Encoded:
-        return self._embed(self.model.encode_texts(documents))
+        if self.matcher is None or self.model.device.type != "cpu":
+            return self._embed(self.model.encode_texts(documents))
+        index, offsets = self.matcher.words.encode(documents)
+        arcs = self.matcher.table, self.matcher.epsilon
+        rows = arcs[0].new_empty(0, self.encoder.get_input_dim())
+        return Encoded(rows, index, offsets, index.numpy(), arcs)
 
     def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
         ids = np.concatenate([np.zeros(0, dtype=np.int64), *documents])
@@ -87,6 +123,8 @@ class ModelSubject(Subject):
             return cast(Tensor, self.model.embedder(ids, torch.ones_like(ids)))
 
     def words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
+        if self.matcher is not None:  # which splits text on blanks alone
+            return [tuple(word for word in re.split(BLANKS, text) if word) for text in documents]
         tokenizer = self.model.tokenizer
         encoded = self.model.encode_texts(documents)
         ids = np.split(encoded.ids, encoded.offsets[1:-1])

@@ -20,17 +20,17 @@ VOCABULARY_CHUNK = 4096
 
 
 class Encoded(NamedTuple):
-    """Some documents as an encoder takes them (see `sopa_plugin.encoders.packing`)."""
+    """Some documents as an encoder takes them (see `sopa_plugin.encoders.packing`).
+
+    Where the arc scores of all words are known beforehand, `arcs` holds them and `rows` is empty:
+    scores `[words, R]` (and a last row for boundary tokens) and epsilon scores `[Q]`.
+    """
 
     rows: Tensor  # [rows, dim]
     index: Tensor  # type: ignore[assignment]  # [tokens]
     offsets: Tensor  # [documents + 1]
     ids: NDArray[np.int64]  # [tokens]; equal where tokens are the same word
-
-    def document_ids(self, document: int) -> NDArray[np.int64]:
-        """The ids of one document."""
-        start, stop = self.offsets[document : document + 2].tolist()
-        return self.ids[start:stop]
+    arcs: tuple[Tensor, Tensor] | None = None
 
 
 class Subject(ABC):
@@ -66,6 +66,9 @@ class Subject(ABC):
                 f"{d}-1 to {d}-{self.encoder.layout.lengths.count(d)}" for d in lengths
             )
             raise UserError(f"no pattern is called {name!r}; there are {known}") from None
+
+    def prepare(self) -> None:  # noqa: B027  (there may be nothing to do)
+        """Makes ready to read many documents."""
 
     @abstractmethod
     def read(self, documents: Sequence[Any]) -> Encoded:

@@ -4,31 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sopa_plugin.interpret.match import Match
-from sopa_plugin.interpret.matching import Aligner, ArcScores, Path, scores_at_ends, spell
-from sopa_plugin.interpret.subject import Encoded, Subject
+from sopa_plugin.interpret.matching import Aligner, ArcScores, arc_scores, spell
+from sopa_plugin.interpret.subject import Subject
+from sopa_plugin.wfsa import end_scores
 
-Candidates = NDArray[np.int64]
+ALIGNED_AT_ONCE = 1024
+"""Documents whose matches are aligned at once."""
 
 
 @dataclass
 class Found:
-    """A phrase among the best: its best match, where it was met first, how often."""
+    """A phrase among the best: its best match, where it was met first, how often.
 
-    path: Path
-    document: int
+    Arguments:
+        rank: orders from best to worst: the score, negated, and the position: the document and
+            the tokens up to the match's end, boundary tokens included.
+        key: what is equal for repeats of the phrase.
+        source: the document itself.
+        count: how often it was met.
+    """
+
+    rank: tuple[float, int, int]
+    key: Hashable
     source: Any
     count: int = 1
 
     @property
-    def rank(self) -> tuple[float, int, int]:
-        """Orders from best to worst: by score, then by position."""
-        return -self.path.score, self.document, self.path.end
+    def score(self) -> float:
+        """The match's score."""
+        return -self.rank[0]
+
+    @property
+    def document(self) -> int:
+        """Which document it was met in."""
+        return self.rank[1]
+
+    @property
+    def end(self) -> int:
+        """Tokens up to the match's end."""
+        return self.rank[2]
+
+
+_rank = attrgetter("rank")
 
 
 class TopMatches:
@@ -39,6 +64,9 @@ class TopMatches:
     A phrase's `count` is how often it was met; with contextual vectors, where its score differs
     from place to place, how often it was met with a score that was then among the best.
 
+    Only documents that some pattern matches well enough are looked into, and only matches that
+    are among the best in the end are aligned, for which their documents are read again.
+
     Arguments:
         subject: whose patterns are read.
         k: phrases to keep of each.
@@ -48,104 +76,77 @@ class TopMatches:
         self.subject = subject
         self.k = k
         self._tables: list[dict[Hashable, Found]] = [{} for _ in subject.names]
+        # what a match must score to be among the best of its pattern or to repeat one of them
+        self._floors = [float("-inf")] * len(subject.names)
         self._read = 0
 
-    def add(self, documents: Sequence[Any], encoded: Encoded, arcs: ArcScores) -> None:
-        """Reads some more documents."""
-        # shape: [K, M], a pattern's scores side by side
-        ends = np.ascontiguousarray(scores_at_ends(arcs).T)
-        zero = arcs.algebra.zero
-        waiting = [
-            _ranked(scores, max(self._floor(pattern), zero), zero)
-            for pattern, scores in enumerate(ends)
-        ]
+    def add(self, documents: Sequence[Any], arcs: ArcScores, best: Tensor) -> None:
+        """Reads some more documents, whose best matches score `best [B, K]`."""
+        chosen = np.flatnonzero(self._enough(best, arcs).any(axis=1))
+        arcs = arcs.of(chosen)
+        ends = end_scores(*arcs.operands)
+        tokens, patterns = np.nonzero(self._enough(ends, arcs))
+        scores = ends.cpu().numpy()[tokens, patterns]
+        order = np.lexsort((-scores, patterns))  # equal ones stay in order of position
+        tokens, patterns, scores = tokens[order], patterns[order], scores[order]
+        starts = Aligner(arcs).starts(patterns, tokens, scores)
         bounds = arcs.offsets.cpu().numpy()
-        size = 2 * self.k
-        while any(len(candidates) for candidates in waiting):
-            now = [candidates[:size] for candidates in waiting]
-            self._consider(documents, encoded, arcs, ends, now, bounds)
-            waiting = [
-                candidates[size:][ends[pattern, candidates[size:]] >= self._floor(pattern)]
-                for pattern, candidates in enumerate(waiting)
-            ]
-            size *= 2
+        places = np.searchsorted(bounds, tokens, side="right") - 1
+        columns = patterns, scores, chosen[places], tokens + 1 - bounds[places], starts, tokens
+        for pattern, score, document, end, start, token in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            if score >= self._floors[pattern]:
+                rank, key = (-score, self._read + document, end), arcs.ids[start : token + 1]
+                self._keep(pattern, Found(rank, key.tobytes(), documents[document]))
         self._read += len(documents)
 
     def matches(self) -> list[tuple[Match, ...]]:
         """The best matches of each pattern, best first."""
-        sources = {
-            found.document: found.source for table in self._tables for found in table.values()
-        }
-        words = dict(zip(sources, self.subject.words(list(sources.values())), strict=True))
+        ranked = [sorted(table.values(), key=_rank) for table in self._tables]
+        wanted = sorted({found.document: found for table in ranked for found in table}.items())
+        spelt: dict[tuple[int, int], Match] = {}
+        for start in range(0, len(wanted), ALIGNED_AT_ONCE):
+            some = dict(wanted[start : start + ALIGNED_AT_ONCE])
+            sources = [found.source for found in some.values()]
+            aligner = Aligner(arc_scores(self.subject, self.subject.read(sources)))
+            words = self.subject.words(sources)
+            places = {document: place for place, document in enumerate(some)}
+            for pattern, table in enumerate(ranked):
+                for rank, found in enumerate(table):
+                    if found.document in places:
+                        place = places[found.document]
+                        path = aligner.path(place, pattern, found.end, found.score)
+                        spelt[pattern, rank] = spell(
+                            self.subject, path, words[place], found.document, found.count
+                        )
         return [
-            tuple(
-                spell(self.subject, found.path, words[found.document], found.document, found.count)
-                for found in sorted(table.values(), key=lambda each: each.rank)
-            )
-            for table in self._tables
+            tuple(spelt[pattern, rank] for rank in range(len(table)))
+            for pattern, table in enumerate(ranked)
         ]
 
-    def _floor(self, pattern: int) -> float:
-        """The score that a match must reach to be among the best or to repeat one of them."""
+    def _enough(self, scores: Tensor, arcs: ArcScores) -> NDArray[np.bool_]:
+        """Which `scores [..., K]` are of a match that may be among the best or repeat one."""
+        held = scores.cpu().numpy()
+        enough: NDArray[np.bool_] = (held >= np.array(self._floors)) & (held != arcs.algebra.zero)
+        return enough
+
+    def _keep(self, pattern: int, found: Found) -> None:
         table = self._tables[pattern]
-        if len(table) < self.k:
-            return float("-inf")
-        worst = min(found.path.score for found in table.values())
-        return worst - _noise(worst)
-
-    def _consider(
-        self,
-        documents: Sequence[Any],
-        encoded: Encoded,
-        arcs: ArcScores,
-        ends: NDArray[np.floating],
-        candidates: Sequence[Candidates],
-        bounds: NDArray[np.int64],
-    ) -> None:
-        """Aligns candidates, their documents at once, and keeps what is among the best."""
-        numbers = [np.searchsorted(bounds, each, side="right") - 1 for each in candidates]
-        needed = np.unique(np.concatenate(numbers))
-        places = {int(document): place for place, document in enumerate(needed)}
-        aligner = Aligner(arcs.of(needed.tolist()))
-        for pattern, (tokens, owners) in enumerate(zip(candidates, numbers, strict=True)):
-            for token, document in zip(tokens.tolist(), owners.tolist(), strict=True):
-                score = float(ends[pattern, token])
-                if score < self._floor(pattern):
-                    break
-                end = token + 1 - int(bounds[document])
-                path = aligner.path(places[document], pattern, end, score)
-                key = _key(path, encoded.document_ids(document), arcs.width)
-                found = Found(path, self._read + document, documents[document])
-                self._keep(self._tables[pattern], key, found)
-
-    def _keep(self, table: dict[Hashable, Found], key: Hashable, found: Found) -> None:
-        known = table.get(key)
+        known = table.get(found.key)
         if known is not None:
             known.count += 1
-            if found.path.score > known.path.score + _noise(known.path.score):
-                found.count = known.count
-                table[key] = found
-            return
-        table[key] = found
+            if found.score <= known.score + _noise(known.score):
+                return
+            found.count = known.count
+        table[found.key] = found
         if len(table) > self.k:
-            worst = max(table, key=lambda each: table[each].rank)
-            del table[worst]
+            del table[max(table.values(), key=_rank).key]
+        if len(table) == self.k:
+            lowest = max(table.values(), key=_rank).score
+            self._floors[pattern] = lowest - _noise(lowest)
 
 
 def _noise(score: float) -> float:
     """What a score may differ by from one batch to another; repeats of a phrase do."""
     return 1e-5 * max(1.0, abs(score))
-
-
-def _ranked(scores: NDArray[np.floating], floor: float, zero: float) -> Candidates:
-    """The tokens at which a match of `floor` or more ends, best first, then by position."""
-    tokens = np.flatnonzero((scores >= floor) & (scores != zero))
-    return tokens[np.argsort(-scores[tokens], kind="stable")]
-
-
-def _key(path: Path, ids: NDArray[np.int64], width: int) -> Hashable:
-    """What is equal for repeats of a phrase: its words, and the boundary tokens that it takes."""
-    start, end = path.start - width, path.end - width
-    inside = ids[max(start, 0) : max(end, 0)]
-    before, after = min(end, 0) - min(start, 0), max(end, len(ids)) - max(start, len(ids))
-    return inside.tobytes(), before, after

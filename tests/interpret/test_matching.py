@@ -11,7 +11,8 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.matching import Aligner, arc_scores, scores_at_ends, spell
+from sopa_plugin.interpret.matching import Aligner, arc_scores, spell
+from sopa_plugin.wfsa import end_scores
 from sopa_plugin.wfsa.paths import k_best_matches
 
 OPTIONS: list[dict[str, Any]] = [
@@ -38,24 +39,25 @@ def test_every_match_is_aligned_as_the_exact_search_aligns_it(
     subject = make_explainer(**options).subject
     encoded = subject.read(documents)
     arcs = arc_scores(subject, encoded)
-    exact = k_best_matches(
-        arcs.layout, arcs.semiring, arcs.scores, arcs.index, arcs.offsets, arcs.epsilon, k=99
-    )
-    aligner, ends = Aligner(arcs), scores_at_ends(arcs)
+    exact = k_best_matches(*arcs.operands, k=99)
+    aligner, ends = Aligner(arcs), end_scores(*arcs.operands).numpy()
     bounds = arcs.offsets.tolist()
-    checked = 0
+    found = []
     for document, patterns in enumerate(exact):
         for pattern, matches in enumerate(patterns):
             for match in matches:
                 if match.end == 0:  # before the first token: no token at which it ends
                     continue
-                score = float(ends[bounds[document] + match.end - 1, pattern])
+                token = bounds[document] + match.end - 1
+                score = float(ends[token, pattern])
                 path = aligner.path(document, pattern, match.end, score)
                 assert score == pytest.approx(match.score, rel=1e-5)
                 assert (path.start, path.end) == (match.start, match.end)
                 assert path.arcs == match.arcs
-                checked += 1
-    assert checked > 100
+                found.append((pattern, token, score, bounds[document] + match.start))
+    assert len(found) > 100
+    numbers, tokens, scores, starts = (np.array(column) for column in zip(*found, strict=True))
+    assert aligner.starts(numbers, tokens, scores).tolist() == starts.tolist()
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -135,6 +137,6 @@ def test_end_scores_have_a_row_a_token(
 ) -> None:
     subject = make_explainer().subject
     arcs = arc_scores(subject, subject.read(documents))
-    ends = scores_at_ends(arcs)
+    ends = end_scores(*arcs.operands).numpy()
     assert ends.shape == (sum(map(len, documents)), 5)
     assert np.isfinite(ends).any()

@@ -13,6 +13,8 @@ from transformers import AutoModel, BertConfig, BertTokenizerFast
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
+from sopa_plugin.interpret.editing import silence
+from sopa_plugin.interpret.model_subject import ModelSubject
 from sopa_plugin.models import TextClassifier
 
 TEXTS = [
@@ -42,6 +44,42 @@ def test_probabilities_are_the_models_own(
         found = explainer.document(text)
         assert list(found.probabilities.values()) == pytest.approx(row.tolist(), abs=1e-5)
         assert found.tokens == tuple(text.split())
+
+
+@pytest.mark.parametrize("encoder", ENCODERS[:3], ids=lambda each: "-".join(each))
+def test_compiled_models_read_alike(
+    encoder: dict[str, Any], make_model: Callable[..., TextClassifier], tmp_path: Path
+) -> None:
+    """By the arc scores of all words, by those of a batch, and as the run folder has them."""
+    model = make_model(**encoder)
+    model.save(tmp_path)
+    compiled, plain = Explainer.from_model(model), Explainer.from_model(model)
+    assert isinstance(plain.subject, ModelSubject)
+    plain.subject.prepare = lambda: None  # type: ignore[method-assign]
+    expected = plain.patterns(TEXTS * 30)
+    assert plain.subject.matcher is None
+    for explainer in (compiled, Explainer.from_run(tmp_path)):
+        reading = explainer.patterns(TEXTS * 30)
+        assert isinstance(explainer.subject, ModelSubject)
+        assert explainer.subject.matcher is not None
+        for pattern in expected:
+            found = reading[pattern.name]
+            assert found.best == pytest.approx(pattern.best, rel=1e-5)
+            assert found.effect == pytest.approx(pattern.effect, abs=1e-5)
+            for match, other in zip(found.matches, pattern.matches, strict=True):
+                assert (match.tokens, match.count) == (other.tokens, other.count)
+                assert (match.document, match.start) == (other.document, other.start)
+                assert match.score == pytest.approx(other.score, rel=1e-5)
+
+
+def test_changed_models_are_compiled_anew(make_model: Callable[..., TextClassifier]) -> None:
+    explainer = Explainer.from_model(make_model())
+    assert isinstance(explainer.subject, ModelSubject)
+    assert explainer.patterns(TEXTS)["3-1"].matches
+    silence(explainer.subject, ["3-1"])
+    assert explainer.subject.matcher is None
+    assert explainer.matches(TEXTS[0])["3-1"] is None
+    assert not explainer.patterns(TEXTS)["3-1"].matches
 
 
 def test_filters_of_a_cnn_read_as_patterns(make_model: Callable[..., TextClassifier]) -> None:

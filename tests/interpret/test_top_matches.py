@@ -11,6 +11,7 @@ import pytest
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.matching import arc_scores
 from sopa_plugin.interpret.top_matches import TopMatches
+from sopa_plugin.wfsa import document_scores
 from sopa_plugin.wfsa.paths import k_best_matches
 
 OPTIONS: list[dict[str, Any]] = [
@@ -27,9 +28,7 @@ def enumerate_all(explainer: Explainer, documents: Sequence[Sequence[str]]) -> l
     """Every phrase of each pattern: score, document, end, arcs taken, how often it occurs."""
     subject = explainer.subject
     arcs = arc_scores(subject, subject.read(documents))
-    exact = k_best_matches(
-        arcs.layout, arcs.semiring, arcs.scores, arcs.index, arcs.offsets, arcs.epsilon, k=999
-    )
+    exact = k_best_matches(*arcs.operands, k=999)
     width = arcs.width
     padded = [["<"] * width + list(words) + [">"] * width for words in documents]
     result = []
@@ -59,8 +58,8 @@ def test_equal_to_exhaustive_enumeration(
     top = TopMatches(subject, k)
     for start in range(0, len(documents), chunk):
         some = documents[start : start + chunk]
-        encoded = subject.read(some)
-        top.add(some, encoded, arc_scores(subject, encoded))
+        arcs = arc_scores(subject, subject.read(some))
+        top.add(some, arcs, document_scores(*arcs.operands))
     width = subject.encoder.boundary_width
     for found, expected in zip(top.matches(), enumerate_all(explainer, documents), strict=True):
         assert len(found) == min(k, len(expected))
@@ -100,8 +99,8 @@ def test_memory_holds_k_phrases_whatever_is_read(
         some = [
             [str(w) for w in random.choice(["good", "bad", "a", ","], size=8)] for _ in range(20)
         ]
-        encoded = subject.read(some)
-        top.add(some, encoded, arc_scores(subject, encoded))
+        arcs = arc_scores(subject, subject.read(some))
+        top.add(some, arcs, document_scores(*arcs.operands))
         sizes.append(sum(len(table) for table in top._tables))
     assert set(sizes[1:]) == {3 * len(subject.names)}
 
