@@ -133,6 +133,7 @@ class TextClassifier(PreTrainedModel, Model):
         index: Tensor | None = None,
         offsets: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        output_hidden_states: bool = False,
     ) -> SequenceClassifierOutput:
         """Logits `[batch, labels]`, and the mean cross-entropy where labels are given.
 
@@ -143,6 +144,7 @@ class TextClassifier(PreTrainedModel, Model):
                 `sopa_plugin.encoders.packing`), for an embedder that is not contextual;
             embedded: the embedder's output `rows [rows, dim]` with `index` and `offsets`.
         `token_type_ids` are taken, and ignored, since tokenizers give them: a document is one text.
+        With `output_hidden_states`, `hidden_states` holds the document vectors `[batch, K]`.
         """
         if input_ids is not None:
             input_ids, mask = self._clean(input_ids, attention_mask)
@@ -157,7 +159,8 @@ class TextClassifier(PreTrainedModel, Model):
         # no part can say anything about a document without a token
         logits = torch.where(empty[:, None], self.class_log_prior.to(logits), logits)
         loss = None if labels is None else functional.cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        hidden_states: Any = (document,) if output_hidden_states else None
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=hidden_states)
 
     @property
     def labels(self) -> list[str]:  # type: ignore[override]

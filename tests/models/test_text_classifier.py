@@ -143,6 +143,18 @@ def test_every_form_of_a_batch_gives_the_same(encoder: dict[str, Any]) -> None:
             torch.testing.assert_close(output.loss, expected.loss)
 
 
+@PER_ENCODER
+def test_document_vectors_come_with_the_logits(encoder: dict[str, Any]) -> None:
+    model = build(encoder)
+    batch = model.encode_texts(TEXTS[3:]).padded(np.arange(3), 0)
+    with torch.no_grad():
+        output = model(**batch, output_hidden_states=True)
+        (document,) = output.hidden_states
+        torch.testing.assert_close(model.head(document), output.logits)
+    assert document.shape == (3, model.encoder.get_output_dim())
+    assert model(**batch).hidden_states is None
+
+
 def test_a_document_without_words_has_the_class_frequencies() -> None:
     model = build(ENCODERS[0])
     # classes 2, 1 and 3 times; one more of each
