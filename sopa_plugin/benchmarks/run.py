@@ -19,6 +19,7 @@ from sopa_plugin.benchmarks.epoch import epoch
 from sopa_plugin.benchmarks.growth import growth
 from sopa_plugin.benchmarks.memory import memory
 from sopa_plugin.benchmarks.prediction import prediction
+from sopa_plugin.benchmarks.reading import reading
 from sopa_plugin.benchmarks.report import Report
 from sopa_plugin.benchmarks.timing import CLOCKS
 from sopa_plugin.benchmarks.training import training_steps, training_steps_on_gpu
@@ -31,6 +32,7 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
     "encoders": encoders,
     "kernel": kernel,
     "prediction": prediction,
+    "reading": reading,
     "epoch": epoch,
     "memory": memory,
     "growth": growth,

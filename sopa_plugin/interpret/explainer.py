@@ -37,7 +37,7 @@ from sopa_plugin.wfsa.reference import Recurrence
 if TYPE_CHECKING:
     from sopa_plugin.models import TextClassifier
 
-FIRST_CHUNK, GROWTH, CHUNK = 16, 4, 1024
+FIRST_CHUNK, GROWTH, CHUNK = 4, 4, 1024
 """Documents read at once: at first, how many times as many then, at most."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -20,7 +21,7 @@ ALIGNED_AT_ONCE = 1024
 """Documents whose matches are aligned at once."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Found:
     """A phrase among the best: its best match, where it was met first, how often.
 
@@ -75,7 +76,9 @@ class TopMatches:
     def __init__(self, subject: Subject, k: int) -> None:
         self.subject = subject
         self.k = k
+        # the best so far of each pattern: by phrase, and from best to worst
         self._tables: list[dict[Hashable, Found]] = [{} for _ in subject.names]
+        self._ranked: list[list[Found]] = [[] for _ in subject.names]
         # what a match must score to be among the best of its pattern or to repeat one of them
         self._floors = [float("-inf")] * len(subject.names)
         self._read = 0
@@ -103,8 +106,8 @@ class TopMatches:
 
     def matches(self) -> list[tuple[Match, ...]]:
         """The best matches of each pattern, best first."""
-        ranked = [sorted(table.values(), key=_rank) for table in self._tables]
-        wanted = sorted({found.document: found for table in ranked for found in table}.items())
+        every = [found for ranked in self._ranked for found in ranked]
+        wanted = sorted({found.document: found for found in every}.items())
         spelt: dict[tuple[int, int], Match] = {}
         for start in range(0, len(wanted), ALIGNED_AT_ONCE):
             some = dict(wanted[start : start + ALIGNED_AT_ONCE])
@@ -112,8 +115,8 @@ class TopMatches:
             aligner = Aligner(arc_scores(self.subject, self.subject.read(sources)))
             words = self.subject.words(sources)
             places = {document: place for place, document in enumerate(some)}
-            for pattern, table in enumerate(ranked):
-                for rank, found in enumerate(table):
+            for pattern, ranked in enumerate(self._ranked):
+                for rank, found in enumerate(ranked):
                     if found.document in places:
                         place = places[found.document]
                         path = aligner.path(place, pattern, found.end, found.score)
@@ -121,8 +124,8 @@ class TopMatches:
                             self.subject, path, words[place], found.document, found.count
                         )
         return [
-            tuple(spelt[pattern, rank] for rank in range(len(table)))
-            for pattern, table in enumerate(ranked)
+            tuple(spelt[pattern, rank] for rank in range(len(ranked)))
+            for pattern, ranked in enumerate(self._ranked)
         ]
 
     def _enough(self, scores: Tensor, arcs: ArcScores) -> NDArray[np.bool_]:
@@ -132,18 +135,20 @@ class TopMatches:
         return enough
 
     def _keep(self, pattern: int, found: Found) -> None:
-        table = self._tables[pattern]
+        table, ranked = self._tables[pattern], self._ranked[pattern]
         known = table.get(found.key)
         if known is not None:
             known.count += 1
             if found.score <= known.score + _noise(known.score):
                 return
             found.count = known.count
+            ranked.remove(known)
         table[found.key] = found
-        if len(table) > self.k:
-            del table[max(table.values(), key=_rank).key]
-        if len(table) == self.k:
-            lowest = max(table.values(), key=_rank).score
+        insort(ranked, found, key=_rank)
+        if len(ranked) > self.k:
+            del table[ranked.pop().key]
+        if len(ranked) == self.k:
+            lowest = ranked[-1].score
             self._floors[pattern] = lowest - _noise(lowest)
 
 
