@@ -71,6 +71,6 @@ local over_minilm(encoder, head, lr) = {
     type: 'sopa',
     patterns: { '5': 10, '4': 10, '3': 10, '2': 10 },
     semiring: 'max_product',
-    dropout: 0.1,
-  }, { type: 'mlp', hidden_dim: 25, dropout: 0.1 }, lr=0.005),
+    dropout: 0.2,
+  }, { type: 'mlp', hidden_dim: 25, dropout: 0.2 }, lr=0.002),
 }

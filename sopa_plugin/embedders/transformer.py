@@ -45,6 +45,8 @@ class TransformerEmbedder(TokenEmbedder):
         layer: Which hidden state: 0 is the embeddings, 1 the first layer, -1 the last, -2 the one
             before it. Layers above it are left out of the model.
         max_length: Most pieces to encode at once; null takes what the model can.
+        normalize: Give every vector unit length, as word vectors have in the paper: arc scores then
+            start where sigmoids are steep (MiniLM's hidden states are about 6 long).
     """
 
     contextual: ClassVar[bool] = True
@@ -57,10 +59,12 @@ class TransformerEmbedder(TokenEmbedder):
         trainable: bool = False,
         layer: int = -1,
         max_length: int | None = None,
+        normalize: bool = True,
     ) -> None:
         super().__init__()
         self.trainable = trainable
         self.max_length = max_length
+        self.normalize = normalize
         self.model = _encoder(AutoModel.from_config(_shortened(config, layer)))
         self.requires_grad_(trainable)
         self.train()
@@ -76,6 +80,8 @@ class TransformerEmbedder(TokenEmbedder):
         real = mask.any(dim=1)  # attention over padding alone can be nan
         with torch.set_grad_enabled(self.trainable and torch.is_grad_enabled()):
             states = self.model(input_ids=ids[real], attention_mask=mask[real]).last_hidden_state
+        if self.normalize:
+            states = functional.normalize(states, dim=-1)
         vectors = states.new_zeros(*ids.shape, states.shape[-1])
         vectors[real] = states
         padded: Tensor = vectors.view(batch, -1, states.shape[-1])
@@ -135,6 +141,7 @@ class TransformerEmbedder(TokenEmbedder):
             "config": _plain(config),
             "trainable": params.get("trainable", False),
             "max_length": None if max_length >= _UNLIMITED else max_length,
+            "normalize": params.get("normalize", True),
         }
 
     def load_pretrained(
