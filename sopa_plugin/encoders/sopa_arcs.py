@@ -62,12 +62,12 @@ class PatternArcs(nn.Module):
         bias = self.bias * options.bias_scale
         rate = options.dropout if self.training else 0.0
         if rate and options.dropout_on == "products":
-            products = arc_products(options.semiring, rows, self.weight, None)
-            raw = functional.dropout(products, rate) + bias
+            products = arc_products(options.semiring, rows, self.weight)
+            scores = options.encode(functional.dropout(products, rate) + bias)
         else:
-            raw = arc_products(options.semiring, rows, self.weight, bias)
-        # shape: [rows, arcs]
-        scores = options.encode(raw)
+            log_sigmoid = options.is_log_sigmoid
+            scores = arc_products(options.semiring, rows, self.weight, bias, log_sigmoid)
+            scores = scores if log_sigmoid else options.encode(scores)
         if rate and options.dropout_on == "scores":
             scores = functional.dropout(scores, rate)
         epsilon = options.encode(self.epsilon)

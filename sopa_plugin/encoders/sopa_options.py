@@ -45,6 +45,11 @@ class SopaOptions:
         encoding = ArcEncoding.named(self.encoding)
         return encoding.encode_log(raw) if self.algebra.logarithms else encoding.encode(raw)
 
+    @property
+    def is_log_sigmoid(self) -> bool:
+        """Whether that is the log sigmoid, which fast code knows."""
+        return self.encoding == ("sigmoid" if self.algebra.logarithms else "log_sigmoid")
+
     def constant(self, score: float, like: Tensor) -> Tensor:
         """A fixed score as the semiring holds it."""
         value = math.log(score) if self.algebra.logarithms else score

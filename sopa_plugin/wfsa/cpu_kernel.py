@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.wfsa.kernels import max_plus
+from sopa_plugin.wfsa.kernels.log_sigmoid import log_sigmoid
 from sopa_plugin.wfsa.kernels.plan import columns_of, plan_of
 from sopa_plugin.wfsa.kernels.sparse_products import add_products, count_nonzero
 from sopa_plugin.wfsa.kernels.thread_pool import ThreadPool, num_threads
@@ -27,6 +28,9 @@ LEAST_STATES = 300_000
 
 LEAST_PATHS = 4_000
 """Best paths to walk back from which a thread pays: about 0.1 ms of work."""
+
+LEAST_LOG_SIGMOIDS = 200_000
+"""Log sigmoids from which a thread pays: about 0.1 ms of work."""
 
 LEAST_PRODUCTS = 60_000
 """Numbers of a gradient from which a thread pays: about 0.1 ms of work, nearly all being zero."""
@@ -104,19 +108,30 @@ def backward(
     return grad_scores, grad_epsilon
 
 
-def products_backward(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of weights and bias `[A, E]`, `[A]` from `grad [N, A]` and `rows [N, E]`.
+def log_sigmoid_(numbers: Tensor) -> Tensor:
+    """Replaces each of `numbers [N, A]`, float32 and contiguous, by its log sigmoid."""
+    flat = numbers.numpy().reshape(-1)
+    threads = num_threads(len(flat), LEAST_LOG_SIGMOIDS)
+    _pool.run(lambda first, last: log_sigmoid(flat[first:last]), _even_shares(len(flat), threads))
+    return numbers
 
-    Skips the zeros of `grad` unless there are few. Threads share out the columns.
+
+def products_backward(grad: Tensor, rows: Tensor, log_sigmoids: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the weights and the bias, `[A, E]` and `[A]`, of products with `rows [N, E]`.
+
+    From `grad [N, A]` of the products or, if not empty, of their `log_sigmoids [N, A]`. Skips the
+    zeros of `grad` unless there are few. Threads share out the columns.
     """
     numbers, vectors = _array(grad), _array(rows)
     if count_nonzero(numbers) > DENSE * grad.numel():
+        grad = grad * -log_sigmoids.expm1() if log_sigmoids.numel() else grad
         return grad.T @ rows, grad.sum(dim=0)
+    taken = _array(log_sigmoids)
     for_weight, for_bias = torch.zeros(grad.shape[1], rows.shape[1]), torch.zeros(grad.shape[1])
     results = for_weight.numpy(), for_bias.numpy()
 
     def task(first: int, last: int) -> None:
-        add_products(numbers, vectors, first, last, *results)
+        add_products(numbers, vectors, taken, first, last, *results)
 
     threads = num_threads(grad.numel(), LEAST_PRODUCTS)
     _pool.run(task, _even_shares(grad.shape[1], threads))

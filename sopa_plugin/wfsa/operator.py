@@ -111,7 +111,6 @@ def _fake_backward(
     return torch.empty_like(scores), torch.empty_like(epsilon)
 
 
-_forward = register_operator("document_scores", _compute, _fake)
 _backward = register_operator("document_scores_backward", _compute_backward, _fake_backward)
 
 
@@ -119,15 +118,18 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     scores, index, offsets, epsilon, *ctx.settings, _ = inputs
     _, ends, final, steps = output
     ctx.mark_non_differentiable(ends, final, steps)
+    ctx.set_materialize_grads(False)  # of steps, it would be as large
     ctx.save_for_backward(scores, index, offsets, epsilon, ends, final, steps)
 
 
-def _differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 8
     grads = _backward(grad.contiguous(), *ctx.saved_tensors, *ctx.settings)
     return grads[0], None, None, grads[1], None, None, None, None
 
 
-torch.library.register_autograd("sopa::document_scores", _differentiate, setup_context=_save)
+_forward = register_operator("document_scores", _compute, _fake, _save, _differentiate)
 
 
 class BestMatches(NamedTuple):

@@ -6,23 +6,46 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 
 def register_operator(
-    name: str, compute: Callable[..., Any], fake: Callable[..., Any]
+    name: str,
+    compute: Callable[..., Any],
+    fake: Callable[..., Any],
+    save: Callable[..., None] | None = None,
+    differentiate: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """The operator `sopa::name`, for all devices.
 
     As `torch.library.custom_op` would make it, but that one imports `torch._dynamo` (for seconds)
-    when it is first called.
+    when it is first called. Plain calls do not go through torch's dispatcher at all, where nothing
+    would notice and each would take 0.1 ms more.
 
     Arguments:
         name: its name.
         compute: what it does; its type hints are its schema.
         fake: gives empty tensors of the right shapes and types.
+        save: keeps what `differentiate` needs; as `setup_context` of an autograd function.
+        differentiate: the gradients of the inputs; as `backward` of an autograd function.
     """
+    qualified = f"sopa::{name}"
     schema = torch.library.infer_schema(compute, mutates_args=())
-    torch.library.define(f"sopa::{name}", schema, tags=(torch.Tag.pt2_compliant_tag,))
-    torch.library.impl(f"sopa::{name}", "default", compute)
-    torch.library.register_fake(f"sopa::{name}", fake)
-    return getattr(torch.ops.sopa, name).default  # type: ignore[no-any-return]
+    torch.library.define(qualified, schema, tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl(qualified, "default", compute)
+    torch.library.register_fake(qualified, fake)
+    operator = getattr(torch.ops.sopa, name).default
+    plain = compute
+    if differentiate is not None:
+        torch.library.register_autograd(qualified, differentiate, setup_context=save)
+        members = {"forward": compute, "setup_context": save, "backward": differentiate}
+        static = {key: staticmethod(each) for key, each in members.items() if each is not None}
+        function: Any = type(name, (torch.autograd.Function,), static)
+        plain = function.apply
+
+    def call(*args: Any) -> Any:
+        if torch.compiler.is_compiling() or type(args[0]) not in (Tensor, nn.Parameter):
+            return operator(*args)
+        return plain(*args)
+
+    return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
@@ -17,40 +17,77 @@ def random(*shape: int, zeros: float = 0.0, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=generator) * kept
 
 
+@settings(deadline=None)  # it compiles
 @given(
-    st.integers(0, 5), st.integers(0, 6), st.integers(1, 4), st.sampled_from([0.0, 0.5, 0.95, 1.0])
+    st.integers(0, 5),
+    st.integers(0, 6),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+    st.booleans(),
+    st.booleans(),
 )
-def test_gradients_are_those_of_linear(rows: int, arcs: int, dim: int, zeros: float) -> None:
-    for with_bias in (True, False):
-        given_rows = random(rows, dim, seed=1)
-        grad = random(rows, arcs, zeros=zeros, seed=2)
+def test_gradients_are_those_of_linear(
+    rows: int, arcs: int, dim: int, zeros: float, with_bias: bool, log_sigmoid: bool
+) -> None:
+    def plain(_: str, *args: torch.Tensor, log_sigmoid: bool) -> torch.Tensor:
+        product = functional.linear(*args)
+        return functional.logsigmoid(product) if log_sigmoid else product
+
+    grad = random(rows, arcs, zeros=zeros, seed=2)
+    found = []
+    for product in (arc_products, plain):
+        inputs = [
+            random(rows, dim, seed=1).requires_grad_(),
+            random(arcs, dim, seed=3).requires_grad_(),
+            *([random(arcs, seed=4).requires_grad_()] if with_bias else []),
+        ]
+        result = product("max_product", *inputs, log_sigmoid=log_sigmoid)
+        found.append((result, *torch.autograd.grad(result, inputs, grad)))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+@settings(deadline=None)  # it compiles
+@given(st.lists(st.floats(width=32), max_size=70))
+def test_log_sigmoid(numbers: list[float]) -> None:
+    given_numbers = torch.tensor(numbers, dtype=torch.float32)
+    found = cpu_kernel.log_sigmoid_(given_numbers.clone())
+    expected = functional.logsigmoid(given_numbers.double()).float()
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-37, equal_nan=True)
+
+
+def test_log_sigmoid_of_many_numbers_in_threads() -> None:
+    numbers = torch.linspace(-100, 100, 1_000_001)
+    assert len(numbers) > 2 * cpu_kernel.LEAST_LOG_SIGMOIDS
+    before = torch.get_num_threads()
+    try:
         found = []
-        for product in (arc_products, lambda _, *args: functional.linear(*args)):
-            inputs = [
-                given_rows.clone().requires_grad_(),
-                random(arcs, dim, seed=3).requires_grad_(),
-                random(arcs, seed=4).requires_grad_(),
-            ]
-            result = product("max_product", *inputs[:2], inputs[2] if with_bias else None)
-            wanted = inputs if with_bias else inputs[:2]
-            found.append((result, *torch.autograd.grad(result, wanted, grad)))
-        for ours, theirs in zip(*found, strict=True):
-            assert torch.allclose(ours, theirs, atol=1e-5)
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(cpu_kernel.log_sigmoid_(numbers.clone()))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)
+    expected = functional.logsigmoid(numbers.double()).float()
+    torch.testing.assert_close(found[0], expected, rtol=1e-6, atol=1e-37)
 
 
 def test_the_operator_is_registered_as_torch_wants_it() -> None:
     inputs = (random(4, 3), random(5, 3).requires_grad_(), random(5).requires_grad_())
-    torch.library.opcheck(torch.ops.sopa.arc_products.default, inputs)
-    torch.library.opcheck(
-        torch.ops.sopa.arc_products_backward.default, (random(4, 5, zeros=0.9), random(4, 3))
-    )
+    for log_sigmoid in (False, True):
+        torch.library.opcheck(torch.ops.sopa.arc_products.default, (*inputs, log_sigmoid))
+        taken = random(4, 5) if log_sigmoid else random(0, 5)
+        torch.library.opcheck(
+            torch.ops.sopa.arc_products_backward.default,
+            (random(4, 5, zeros=0.9), random(4, 3), taken),
+        )
 
 
 def test_sums_that_are_not_finite_are_not_skipped() -> None:
     grad = torch.zeros(9, 9)
     grad[0, 1] = float("nan")
     grad[2, 3] = float("inf")
-    weight, bias = cpu_kernel.products_backward(grad, torch.ones(9, 2))
+    weight, bias = cpu_kernel.products_backward(grad, torch.ones(9, 2), torch.ones(0, 9))
     assert weight[1].isnan().all()
     assert bias[1].isnan()
     assert weight[3].isinf().all()
@@ -64,9 +101,9 @@ def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        expected = cpu_kernel.products_backward(grad, rows)
+        expected = cpu_kernel.products_backward(grad, rows, torch.ones(0, 130))
         torch.set_num_threads(threads)
-        found = cpu_kernel.products_backward(grad, rows)
+        found = cpu_kernel.products_backward(grad, rows, torch.ones(0, 130))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
@@ -75,20 +112,28 @@ def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
 def test_forced_to_the_reference_it_is_a_plain_product(monkeypatch: pytest.MonkeyPatch) -> None:
     def gradient() -> torch.Tensor:
         weight = random(5, 3).requires_grad_()
-        arc_products("max_product", random(400, 3), weight, None).square().sum().backward()
+        products = arc_products("max_product", random(400, 3), weight, log_sigmoid=True)
+        products.square().sum().backward()
         assert weight.grad is not None
         return weight.grad
 
     expected = gradient()
     monkeypatch.setenv("SOPA_KERNEL", "reference")
     monkeypatch.setattr(cpu_kernel, "products_backward", None)
+    monkeypatch.setattr(cpu_kernel, "log_sigmoid_", None)
     assert torch.allclose(gradient(), expected)
 
 
 @pytest.mark.parametrize("semiring", ["log", "sum_product"])
-def test_so_it_is_where_every_path_counts(semiring: str) -> None:
-    weight = random(5, 3).requires_grad_()
-    for name, expected in ((semiring, False), ("max_product", True)):
-        function = arc_products(name, random(4, 3), weight, None).grad_fn
-        assert function is not None
-        assert ("sopa" in function.name()) == expected
+def test_so_it_is_where_every_path_counts(semiring: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_kernel, "products_backward", None)
+    arc_products(semiring, random(4, 3), random(5, 3).requires_grad_()).sum().backward()
+
+
+def test_gradients_for_half_precision_and_double() -> None:
+    for dtype in (torch.bfloat16, torch.float64):
+        weight = random(5, 3).to(dtype).requires_grad_()
+        product = arc_products("max_product", random(4, 3).to(dtype), weight, log_sigmoid=True)
+        assert product.dtype == (torch.float32 if dtype == torch.bfloat16 else dtype)
+        product.sum().backward()
+        assert weight.grad is not None
