@@ -13,7 +13,7 @@ local trainer(lr) = {
   num_epochs: 250,
   patience: 30,
   validation_metric: '-loss',
-  optimizer: { type: 'adam', lr: lr },
+  optimizer: { type: 'adam', lr: lr, fused: true },
 };
 
 local classifier(encoder, hidden_dim, lr, dropout=0.1) = {
