@@ -14,9 +14,9 @@ local env = std.native('env');
       type: 'sopa',
       patterns: { '6': 10, '5': 10, '4': 10, '3': 10, '2': 10 },
       semiring: 'max_product',
-      dropout: 0.1,
+      dropout: 0.2,
     },
-    head: { type: 'mlp', hidden_dim: 25, dropout: 0.1 },
+    head: { type: 'mlp', hidden_dim: 25, dropout: 0.2 },
   },
   trainer: {
     type: 'accelerate',
@@ -24,7 +24,7 @@ local env = std.native('env');
     num_epochs: 250,
     patience: 30,
     validation_metric: '-loss',
-    optimizer: { type: 'adam', lr: 0.005, fused: true },
+    optimizer: { type: 'adam', lr: 0.002, fused: true },
   },
   seed: 1,
 }
