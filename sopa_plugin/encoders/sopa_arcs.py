@@ -61,13 +61,11 @@ class PatternArcs(nn.Module):
         rows = rows.to(self.weight.dtype)
         bias = self.bias * options.bias_scale
         rate = options.dropout if self.training else 0.0
-        if rate and options.dropout_on == "products":
-            products = arc_products(options.semiring, rows, self.weight)
-            scores = options.encode(functional.dropout(products, rate) + bias)
-        else:
-            log_sigmoid = options.is_log_sigmoid
-            scores = arc_products(options.semiring, rows, self.weight, bias, log_sigmoid)
-            scores = scores if log_sigmoid else options.encode(scores)
+        on_products = rate if options.dropout_on == "products" else 0.0
+        scores = arc_products(
+            options.semiring, rows, self.weight, bias, options.is_log_sigmoid, on_products
+        )
+        scores = scores if options.is_log_sigmoid else options.encode(scores)
         if rate and options.dropout_on == "scores":
             scores = functional.dropout(scores, rate)
         epsilon = options.encode(self.epsilon)

@@ -116,25 +116,27 @@ def log_sigmoid_(numbers: Tensor) -> Tensor:
     return numbers
 
 
-def products_backward(grad: Tensor, rows: Tensor, log_sigmoids: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of the weights and the bias, `[A, E]` and `[A]`, of products with `rows [N, E]`.
+def products_backward(
+    grad: Tensor, rows: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    """Gradients of the weights and the bias of arc products, `[A, E]` and `[A]`.
 
-    From `grad [N, A]` of the products or, if not empty, of their `log_sigmoids [N, A]`. Skips the
-    zeros of `grad` unless there are few. Threads share out the columns.
+    None where `grad [N, A]` has so many numbers other than zero that a matrix product is faster.
+    Arguments as for `sparse_products.add_products`. Threads share out the columns.
     """
-    numbers, vectors = _array(grad), _array(rows)
+    numbers, num_arcs = _array(grad), grad.shape[1]
     if count_nonzero(numbers) > DENSE * grad.numel():
-        grad = grad * -log_sigmoids.expm1() if log_sigmoids.numel() else grad
-        return grad.T @ rows, grad.sum(dim=0)
-    taken = _array(log_sigmoids)
-    for_weight, for_bias = torch.zeros(grad.shape[1], rows.shape[1]), torch.zeros(grad.shape[1])
+        return None
+    kept = np.empty((0, num_arcs), np.bool_) if keep is None else _array(keep)
+    taken = np.empty((0, num_arcs), np.float32) if log_sigmoids is None else _array(log_sigmoids)
+    given = numbers, _array(rows), kept, 1.0 if keep is None else scale, taken
+    for_weight, for_bias = torch.zeros(num_arcs, rows.shape[1]), torch.zeros(num_arcs)
     results = for_weight.numpy(), for_bias.numpy()
 
     def task(first: int, last: int) -> None:
-        add_products(numbers, vectors, taken, first, last, *results)
+        add_products(*given, first, last, *results)
 
-    threads = num_threads(grad.numel(), LEAST_PRODUCTS)
-    _pool.run(task, _even_shares(grad.shape[1], threads))
+    _pool.run(task, _even_shares(num_arcs, num_threads(grad.numel(), LEAST_PRODUCTS)))
     return for_weight, for_bias
 
 

@@ -22,20 +22,37 @@ def arc_products(
     semiring: str,
     rows: Tensor,
     weight: Tensor,
-    bias: Tensor | None = None,
+    bias: Tensor,
     log_sigmoid: bool = False,
+    dropout: float = 0.0,
 ) -> Tensor:
     """`rows [N, E]` times `weight [A, E]`, transposed, plus `bias [A]`: `[N, A]`, float32 at least.
 
-    `functional.linear` and, if wanted, `functional.logsigmoid`, and the same gradients, faster on
-    the CPU where the kernel serves `semiring`.
+    `functional.linear`, with `functional.dropout` before the bias is added and, if wanted,
+    `functional.logsigmoid` after it, and the same gradients; faster on the CPU where the kernel
+    serves `semiring`.
     """
-    if not _is_served(semiring, rows, weight):
-        product = functional.linear(rows, weight, bias)
-        product = product.float() if product.itemsize < 4 else product
-        return functional.logsigmoid(product) if log_sigmoid else product
-    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-    return _products(rows, weight, bias, log_sigmoid)  # type: ignore[no-any-return]
+    shape = rows.shape[0], weight.shape[0]
+    keep = draw_kept(shape, dropout, rows.device) if dropout else None
+    scale = 1 / (1 - dropout)
+    if _is_served(semiring, rows, weight):
+        return _products(rows, weight, bias, keep, scale, log_sigmoid)  # type: ignore[no-any-return]
+    product = _linear(rows, weight, bias, keep, scale)
+    return functional.logsigmoid(product) if log_sigmoid else product
+
+
+def draw_kept(shape: tuple[int, int], dropout: float, device: torch.device) -> Tensor:
+    """What dropout keeps: a bool tensor of `shape`, false with probability `dropout`.
+
+    From 16 random bits for each number, four times as fast as `functional.dropout` on the CPU;
+    the probability is so rounded to a multiple of 2^-16.
+    """
+    if torch.compiler.is_compiling():
+        return torch.rand(shape, device=device) >= dropout
+    count = shape[0] * shape[1]
+    words = torch.empty((count + 3) // 4, dtype=torch.int64, device=device)
+    bits = words.random_(-(2**63), None).view(torch.int16)[:count].view(shape)
+    return bits >= min(round(dropout * 2**16), 2**16 - 1) - 2**15
 
 
 def _is_served(semiring: str, rows: Tensor, weight: Tensor) -> bool:
@@ -47,12 +64,29 @@ def _is_served(semiring: str, rows: Tensor, weight: Tensor) -> bool:
     )
 
 
+def _linear(
+    rows: Tensor, weight: Tensor, bias: Tensor, keep: Tensor | None, scale: float
+) -> Tensor:
+    if keep is None:
+        product = functional.linear(rows, weight, bias)
+    else:
+        product = functional.linear(rows, weight) * (keep * scale) + bias
+    return product.float() if product.itemsize < 4 else product
+
+
 def _has_kernel(tensor: Tensor) -> bool:
     return choose_kernel("max_sum", tensor.device, tensor.dtype) is not None
 
 
-def _compute(rows: Tensor, weight: Tensor, bias: Tensor, log_sigmoid: bool) -> Tensor:
-    product = functional.linear(rows, weight, bias).float()  # autocast makes it less
+def _compute(
+    rows: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    keep: Tensor | None,
+    scale: float,
+    log_sigmoid: bool,
+) -> Tensor:
+    product = _linear(rows, weight, bias, keep, scale)
     if not log_sigmoid:
         return product
     if not _has_kernel(product):
@@ -62,44 +96,61 @@ def _compute(rows: Tensor, weight: Tensor, bias: Tensor, log_sigmoid: bool) -> T
     return cpu_kernel.log_sigmoid_(product)
 
 
-def _fake(rows: Tensor, weight: Tensor, bias: Tensor, log_sigmoid: bool) -> Tensor:
+def _fake(
+    rows: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    keep: Tensor | None,
+    scale: float,
+    log_sigmoid: bool,
+) -> Tensor:
     return rows.new_empty(rows.shape[0], weight.shape[0])
 
 
-def _compute_gradients(grad: Tensor, rows: Tensor, log_sigmoids: Tensor) -> tuple[Tensor, Tensor]:
-    if not _has_kernel(grad):
-        grad = _before_log_sigmoid(grad, log_sigmoids)
-        return grad.T @ rows, grad.sum(dim=0)
-    from sopa_plugin.wfsa import cpu_kernel
+def _compute_gradients(
+    grad: Tensor, rows: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    if _has_kernel(grad):
+        from sopa_plugin.wfsa import cpu_kernel
 
-    return cpu_kernel.products_backward(grad, rows, log_sigmoids)
+        found = cpu_kernel.products_backward(grad, rows, keep, scale, log_sigmoids)
+        if found is not None:
+            return found
+    grad = _before_log_sigmoid(grad, log_sigmoids)
+    return _before_dropout(grad, keep, scale).T @ rows, grad.sum(dim=0)
 
 
-def _fake_gradients(grad: Tensor, rows: Tensor, log_sigmoids: Tensor) -> tuple[Tensor, Tensor]:
+def _fake_gradients(
+    grad: Tensor, rows: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
+) -> tuple[Tensor, Tensor]:
     return grad.new_empty(grad.shape[1], rows.shape[1]), grad.new_empty(grad.shape[1])
 
 
-def _before_log_sigmoid(grad: Tensor, log_sigmoids: Tensor) -> Tensor:
+def _before_log_sigmoid(grad: Tensor, log_sigmoids: Tensor | None) -> Tensor:
     """The gradient of x from that of log_sigmoid(x), if it was taken; its slope is sigmoid(-x)."""
-    return grad * -log_sigmoids.expm1() if log_sigmoids.numel() else grad
+    return grad if log_sigmoids is None else grad * -log_sigmoids.expm1()
+
+
+def _before_dropout(grad: Tensor, keep: Tensor | None, scale: float) -> Tensor:
+    return grad if keep is None else grad * (keep * scale)
 
 
 _gradients = register_operator("arc_products_backward", _compute_gradients, _fake_gradients)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    rows, weight, _, log_sigmoid = inputs
-    ctx.save_for_backward(
-        rows, weight, output if log_sigmoid else output.new_empty((0, output.shape[1]))
-    )
+    rows, weight, _, keep, ctx.scale, log_sigmoid = inputs
+    ctx.save_for_backward(rows, weight, keep, output if log_sigmoid else None)
 
 
 def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    rows, weight, log_sigmoids = ctx.saved_tensors
+    rows, weight, keep, log_sigmoids = ctx.saved_tensors
     for_rows = None
     if ctx.needs_input_grad[0]:
-        for_rows = _before_log_sigmoid(grad, log_sigmoids) @ weight
-    return for_rows, *_gradients(grad.contiguous(), rows, log_sigmoids), None
+        for_products = _before_dropout(_before_log_sigmoid(grad, log_sigmoids), keep, ctx.scale)
+        for_rows = for_products @ weight
+    learned = _gradients(grad.contiguous(), rows, keep, ctx.scale, log_sigmoids)
+    return for_rows, *learned, None, None, None
 
 
 _products = register_operator("arc_products", _compute, _fake, _save, _differentiate)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from sopa_plugin.wfsa import arc_products, cpu_kernel
+from sopa_plugin.wfsa.products import draw_kept
 
 
 def random(*shape: int, zeros: float = 0.0, seed: int = 0) -> torch.Tensor:
@@ -24,27 +25,48 @@ def random(*shape: int, zeros: float = 0.0, seed: int = 0) -> torch.Tensor:
     st.integers(1, 4),
     st.sampled_from([0.0, 0.5, 0.95, 1.0]),
     st.booleans(),
-    st.booleans(),
+    st.sampled_from([0.0, 0.3]),
 )
-def test_gradients_are_those_of_linear(
-    rows: int, arcs: int, dim: int, zeros: float, with_bias: bool, log_sigmoid: bool
+def test_gradients_are_those_of_the_plain_product(
+    rows: int, arcs: int, dim: int, zeros: float, log_sigmoid: bool, dropout: float
 ) -> None:
-    def plain(_: str, *args: torch.Tensor, log_sigmoid: bool) -> torch.Tensor:
-        product = functional.linear(*args)
-        return functional.logsigmoid(product) if log_sigmoid else product
-
     grad = random(rows, arcs, zeros=zeros, seed=2)
     found = []
-    for product in (arc_products, plain):
-        inputs = [
-            random(rows, dim, seed=1).requires_grad_(),
-            random(arcs, dim, seed=3).requires_grad_(),
-            *([random(arcs, seed=4).requires_grad_()] if with_bias else []),
-        ]
-        result = product("max_product", *inputs, log_sigmoid=log_sigmoid)
+    for semiring in ("max_product", "log"):  # in `log`, a plain product is taken
+        torch.manual_seed(5)
+        shapes = ((rows, dim), (arcs, dim), (arcs,))
+        inputs = [random(*shape, seed=i).requires_grad_() for i, shape in enumerate(shapes)]
+        result = arc_products(semiring, *inputs, log_sigmoid, dropout)
         found.append((result, *torch.autograd.grad(result, inputs, grad)))
-    for ours, theirs in zip(*found, strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-5)
+    for ours, plain in zip(*found, strict=True):
+        assert torch.allclose(ours, plain, atol=1e-5)
+
+
+def test_the_plain_product_is_linear_with_dropout_and_log_sigmoid() -> None:
+    rows, weight, bias = random(40, 3), random(50, 3, seed=1), random(50, seed=2)
+    product = functional.linear(rows, weight, bias)
+    assert torch.equal(arc_products("log", rows, weight, bias), product)
+    expected = functional.logsigmoid(product)
+    assert torch.equal(arc_products("log", rows, weight, bias, log_sigmoid=True), expected)
+    dropped = arc_products("log", rows, weight, bias, dropout=0.25)
+    scaled = functional.linear(rows, weight) / 0.75 + bias
+    kept = torch.isclose(dropped, scaled)
+    assert (kept | torch.isclose(dropped, bias.expand_as(dropped))).all()
+    assert 0.7 < kept.float().mean() < 0.8
+
+
+@pytest.mark.parametrize("dropout", [0.0, 1e-6, 0.1, 0.5, 0.999, 1 - 1e-9])
+def test_dropout_keeps_its_share_of_all_numbers(dropout: float) -> None:
+    torch.manual_seed(0)
+    kept = draw_kept((1001, 999), dropout, torch.device("cpu"))
+    assert kept.shape == (1001, 999)
+    # five standard deviations
+    spread = 5 * (dropout * (1 - dropout) / kept.numel()) ** 0.5 + 2e-5
+    assert abs(kept.float().mean().item() - (1 - dropout)) <= spread
+    for axis in (0, 1):
+        assert kept.float().mean(axis).std() < 0.04
+    torch.manual_seed(0)
+    assert torch.equal(draw_kept((1001, 999), dropout, torch.device("cpu")), kept)
 
 
 @settings(deadline=None)  # it compiles
@@ -72,22 +94,26 @@ def test_log_sigmoid_of_many_numbers_in_threads() -> None:
     torch.testing.assert_close(found[0], expected, rtol=1e-6, atol=1e-37)
 
 
-def test_the_operator_is_registered_as_torch_wants_it() -> None:
+@pytest.mark.parametrize("log_sigmoid", [False, True])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_the_operators_are_registered_as_torch_wants_them(log_sigmoid: bool, dropout: bool) -> None:
     inputs = (random(4, 3), random(5, 3).requires_grad_(), random(5).requires_grad_())
-    for log_sigmoid in (False, True):
-        torch.library.opcheck(torch.ops.sopa.arc_products.default, (*inputs, log_sigmoid))
-        taken = random(4, 5) if log_sigmoid else random(0, 5)
-        torch.library.opcheck(
-            torch.ops.sopa.arc_products_backward.default,
-            (random(4, 5, zeros=0.9), random(4, 3), taken),
-        )
+    keep = random(4, 5) > 0 if dropout else None
+    torch.library.opcheck(torch.ops.sopa.arc_products.default, (*inputs, keep, 2.0, log_sigmoid))
+    taken = -random(4, 5).abs() if log_sigmoid else None
+    torch.library.opcheck(
+        torch.ops.sopa.arc_products_backward.default,
+        (random(4, 5, zeros=0.9), random(4, 3), keep, 2.0, taken),
+    )
 
 
 def test_sums_that_are_not_finite_are_not_skipped() -> None:
     grad = torch.zeros(9, 9)
     grad[0, 1] = float("nan")
     grad[2, 3] = float("inf")
-    weight, bias = cpu_kernel.products_backward(grad, torch.ones(9, 2), torch.ones(0, 9))
+    found = cpu_kernel.products_backward(grad, torch.ones(9, 2), None, 1.0, None)
+    assert found is not None
+    weight, bias = found
     assert weight[1].isnan().all()
     assert bias[1].isnan()
     assert weight[3].isinf().all()
@@ -101,18 +127,20 @@ def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        expected = cpu_kernel.products_backward(grad, rows, torch.ones(0, 130))
+        expected = cpu_kernel.products_backward(grad, rows, None, 1.0, None)
         torch.set_num_threads(threads)
-        found = cpu_kernel.products_backward(grad, rows, torch.ones(0, 130))
+        found = cpu_kernel.products_backward(grad, rows, None, 1.0, None)
     finally:
         torch.set_num_threads(before)
+    assert found is not None
+    assert expected is not None
     assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
 
 
 def test_forced_to_the_reference_it_is_a_plain_product(monkeypatch: pytest.MonkeyPatch) -> None:
     def gradient() -> torch.Tensor:
         weight = random(5, 3).requires_grad_()
-        products = arc_products("max_product", random(400, 3), weight, log_sigmoid=True)
+        products = arc_products("max_product", random(400, 3), weight, torch.zeros(5), True)
         products.square().sum().backward()
         assert weight.grad is not None
         return weight.grad
@@ -127,13 +155,15 @@ def test_forced_to_the_reference_it_is_a_plain_product(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("semiring", ["log", "sum_product"])
 def test_so_it_is_where_every_path_counts(semiring: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_kernel, "products_backward", None)
-    arc_products(semiring, random(4, 3), random(5, 3).requires_grad_()).sum().backward()
+    arc_products(semiring, random(4, 3), random(5, 3).requires_grad_(), random(5)).sum().backward()
 
 
 def test_gradients_for_half_precision_and_double() -> None:
     for dtype in (torch.bfloat16, torch.float64):
         weight = random(5, 3).to(dtype).requires_grad_()
-        product = arc_products("max_product", random(4, 3).to(dtype), weight, log_sigmoid=True)
+        product = arc_products(
+            "max_product", random(4, 3).to(dtype), weight, random(5).to(dtype), log_sigmoid=True
+        )
         assert product.dtype == (torch.float32 if dtype == torch.bfloat16 else dtype)
         product.sum().backward()
         assert weight.grad is not None
