@@ -79,7 +79,7 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, values: Tensor) -> Tensor:
         """Normalized `values [B, K]`."""
-        if len(values) > 1 or not self.training:
+        if not self.training or values.shape[0] > 1:
             return super().forward(values)
         return nn.functional.batch_norm(
             values,

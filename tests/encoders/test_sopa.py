@@ -515,8 +515,9 @@ def test_compiles_as_one_graph_with_length_left_dynamic() -> None:
         torch.testing.assert_close(*grads)
 
 
-def test_exports_with_batch_and_length_left_dynamic() -> None:
-    encoder = make(boundary_tokens=True).eval()
+@pytest.mark.parametrize("normalization", ["none", "layer", "batch"])
+def test_exports_with_batch_and_length_left_dynamic(normalization: str) -> None:
+    encoder = make(boundary_tokens=True, normalization=normalization).eval()
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
     shapes = {0: batch, 1: length}
     program = torch.export.export(encoder, batch_of(7, 3), dynamic_shapes=(shapes, shapes))
