@@ -42,7 +42,8 @@ class Registrable:
     implementations register under it. A subclass may define
     `check_params(cls, params: dict) -> Iterable[str | tuple[str, str]]`, which yields messages or
     `(key, message)` for what type hints cannot say (one argument ruling out another). It gets
-    every argument as `fill_defaults` writes it, only once each fits its hint, and reads nothing.
+    every argument as `fill_defaults` writes it, and reads nothing. An argument that does not fit
+    its hint has its default there, or is absent: a `KeyError` then ends the check of that part.
 
     Attributes:
         default_implementation: the name used where a config gives no `type`.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -207,13 +209,16 @@ def _reads_type(kind: type, choice: Choice) -> bool:
 
 
 def _arguments(choice: Choice, params: dict[str, Any], path: str, problems: list[Problem]) -> Node:
-    before = len(problems)
     given: dict[str, Node] = {}
+    unsound: set[str] = set()
     for key, item in params.items():
         argument = choice.configurable.get(key)
         if argument is not None:
+            before = len(problems)
             given[key] = _argument(argument, item, join(path, key), problems)
-    complete = not _missing(choice, params, path, problems) and len(problems) == before
+            if len(problems) > before:
+                unsound.add(key)
+    unsound.update(_missing(choice, params, path, problems))
     problems += [
         choice.refuse(key, item, path)
         for key, item in params.items()
@@ -228,8 +233,7 @@ def _arguments(choice: Choice, params: dict[str, Any], path: str, problems: list
         _defaults(choice, params),
         path,
     )
-    if complete:
-        problems.extend(_across(choice, part, path))
+    problems.extend(_across(choice, part, unsound))
     return part
 
 
@@ -268,13 +272,22 @@ def _defaults(choice: Choice, params: dict[str, Any]) -> dict[str, Any]:
     return filled
 
 
-def _across(choice: Choice, part: Part, path: str) -> list[Problem]:
-    """What the class itself says against its arguments taken together."""
+def _across(choice: Choice, part: Part, unsound: Collection[str]) -> list[Problem]:
+    """What the class itself says against its arguments taken together.
+
+    Of `unsound` ones, reported already, it is shown the default or, if there is none, nothing.
+    """
     hook = getattr(choice.registration.target, "check_params", None)
     if hook is None:
         return []
+    given = {key: node for key, node in part.given.items() if key not in unsound}
+    sound = replace(part, given=given, defaults=_defaults(choice, given))
     problems = []
-    for answer in hook(part.arguments()):
-        key, message = ("", answer) if isinstance(answer, str) else answer
-        problems.append(Problem(join(path, key) if key else path, message))
+    with suppress(KeyError) if unsound else nullcontext():
+        for answer in hook(sound.arguments()):
+            key, message = ("", answer) if isinstance(answer, str) else answer
+            where = join(part.path, key) if key else part.path
+            # without a key, or with an unsound one, it may be about what is not there
+            if not unsound or (key and key.split(".")[0] not in unsound):
+                problems.append(Problem(where, message))
     return problems

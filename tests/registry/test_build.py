@@ -157,10 +157,16 @@ class TestCheck:
             "encoder.dropuot",
         }
 
-    def test_they_are_not_checked_together_while_one_is_wrong(self) -> None:
+    def test_the_sound_ones_are_checked_together_while_one_is_wrong(self) -> None:
         encoder = {"type": "sopa", "patterns": 3, "semiring": "max_sum"}
+        problems = check(Experiment, {"reader": {}, "encoder": encoder})
+        assert [each.path for each in problems] == ["encoder.patterns", "encoder.encoding"]
+
+    @pytest.mark.parametrize("wrong", ["semiring", "encoding"])
+    def test_nothing_is_said_of_what_is_wrong_already(self, wrong: str) -> None:
+        encoder = {"type": "sopa", "patterns": {}, "semiring": "max_sum", wrong: "?"}
         (problem,) = check(Experiment, {"reader": {}, "encoder": encoder})
-        assert problem.path == "encoder.patterns"
+        assert problem.path == f"encoder.{wrong}"
 
     def test_handed_over_names_are_refused_even_where_a_part_does_not_take_them(self) -> None:
         (problem,) = check(Encoder, {"type": "mean", "labels": ["a"]})
