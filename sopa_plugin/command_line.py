@@ -31,6 +31,11 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(1, "")
+    except OSError as error:  # a full disk, a folder that is not to be written in
+        if error.errno is None:  # a library's own, not the system's
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _leave(1, f"error: {where}{error.strerror}")
     sys.exit(0)
 
 

@@ -153,6 +153,15 @@ FAULTS = [
         [], 1, "vectors.txt:2", id="mixed-dimensions",
     ),
     pytest.param([], override("dataset.path=some/data"), 1, "HF_HUB_OFFLINE", id="no-hub"),
+    pytest.param(
+        [], override("trainer.optimizer.lr=-1"), 2, "Invalid learning rate", id="optimizer-refuses",
+    ),
+    pytest.param(
+        [], override('trainer.learning_rate_scheduler={"type": "one_cycle", "max_lr": 1, '
+        '"pct_start": 2}'), 2, "pct_start", id="scheduler-refuses",
+    ),
+    pytest.param([], override("seed=-1"), 2, "seed: expected a number from 0", id="seed"),
+    pytest.param([], override("dataset.path="), 2, "dataset.path: expected", id="no-path"),
 ]  # fmt: skip
 
 
@@ -203,6 +212,14 @@ def test_faults_of_the_other_commands(project: Path, capsys: pytest.CaptureFixtu
     ):
         assert command(main, *arguments) == 1
         assert message in capsys.readouterr().err
+
+
+def test_what_the_system_refuses_is_one_error(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "file").write_text("a file, so no folder can be made in it")
+    assert command(train.main, "mine.jsonnet", "-s", "file/run") == 1
+    assert "error: file: File exists" in capsys.readouterr().err
 
 
 def test_a_fault_in_a_process_of_its_own(project: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from datasets import DatasetDict
@@ -18,7 +19,7 @@ from sopa_plugin.training.embedding_cache import can_cache, embed_once
 from sopa_plugin.training.metric_tracker import ValidationMetric
 from sopa_plugin.training.optimizers import Optimizer
 from sopa_plugin.training.run_folder import RunFolder
-from sopa_plugin.training.schedulers import Scheduler
+from sopa_plugin.training.schedulers import Schedule, Scheduler
 from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
 from sopa_plugin.training.training_loop import TrainingLoop
 
@@ -116,6 +117,7 @@ class AccelerateTrainer(Trainer):
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes the `Accelerator`, which finds the devices and the other processes."""
         assert isinstance(model, TextClassifier)
+        self._try_out()
         # a run before, in the same process, may have had another precision
         AcceleratorState._reset_state()
         try:
@@ -140,6 +142,12 @@ class AccelerateTrainer(Trainer):
                 "trainer.embedder_lr: the embedder is frozen and has no learning rate; leave it "
                 "out, or train the embedder (model.embedder.trainable: true)"
             )
+
+    def _try_out(self) -> None:
+        """Makes what would refuse its arguments, before a run is begun or another replaced."""
+        parameter = torch.nn.Parameter(torch.zeros(1))
+        optimizer: Any = self.optimizer.construct(params=[{"params": [parameter]}])
+        Schedule(self.learning_rate_scheduler, optimizer, self.num_epochs, larger_is_better=True)
 
     def train(
         self,

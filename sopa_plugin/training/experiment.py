@@ -28,6 +28,8 @@ from sopa_plugin.training.model_card import model_card
 from sopa_plugin.training.run_folder import RunFolder
 from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
 
+MAX_SEED = 2**31 - 1  # NumPy takes 32 bits, and every process adds its number
+
 logger = logging.getLogger(__name__)
 
 
@@ -58,7 +60,9 @@ class Experiment:
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Whether the trainer can train the model."""
+        """Whether the seed is one, and whether the trainer can train the model."""
+        if not 0 <= params["seed"] <= MAX_SEED:
+            yield "seed", f"expected a number from 0 to {MAX_SEED}, found {params['seed']}"
         trainer = Trainer.by_name(params["trainer"]["type"])
         model = Model.by_name(params["model"]["type"])
         if not issubclass(model, trainer.trains):

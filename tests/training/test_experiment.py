@@ -211,6 +211,23 @@ def test_every_problem_of_a_config_at_once(config: Config, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_values_are_checked_beside_faults_of_other_kinds(config: Config) -> None:
+    wrong = config(
+        seed=-1,
+        model__head__dropout=1.5,
+        model__head__hidden_dim="many",
+        trainer__batch_size=0,
+        trainer__optimizer={"type": "adam", "lrr": 0.1},
+    )
+    assert sorted(problem.path for problem in check(Experiment, wrong)) == [
+        "model.head.dropout",
+        "model.head.hidden_dim",
+        "seed",
+        "trainer.batch_size",
+        "trainer.optimizer.lrr",
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "path"),
     [

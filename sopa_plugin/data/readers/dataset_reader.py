@@ -265,6 +265,8 @@ class DatasetReader(ABC, Registrable):
 
 def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with the options that all readers share."""
+    if params.get("path") == "":  # to the system, the current folder
+        yield "path", "expected a folder, a file or a Hub id, found nothing"
     for key in ("max_tokens", "max_train_examples"):
         value = params.get(key)
         if value is not None and value < 1:
