@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Literal, Protocol, TextIO
@@ -46,18 +47,23 @@ def predict_stream(
     """
     number = 0
     for lines in _blocks(source):
-        texts = [_decode(line, number + i) for i, line in enumerate(lines, start=1)]
-        if format == "auto":
-            format = "json" if _is_object(texts[0]) else "text"
-        records: list[dict[str, Any]]
-        if format == "json":
-            records = [_record(text, number + i) for i, text in enumerate(texts, start=1)]
-        else:
-            records = [{"text": text} for text in texts]
-        for answer in predict(model, records):
+        records: list[dict[str, Any]] = []
+        fault: UserError | None = None
+        for line in lines:
+            number += 1
+            try:
+                text = _decode(line, number)
+                if format == "auto":
+                    format = "json" if _is_object(text) else "text"
+                records.append(_record(text, number) if format == "json" else {"text": text})
+            except UserError as error:
+                fault = error
+                break
+        for answer in predict(model, records) if records else ():
             output.write(json.dumps(answer, ensure_ascii=False) + "\n")
         output.flush()
-        number += len(lines)
+        if fault is not None:  # now that the lines before it are answered
+            raise fault
 
 
 def predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -71,19 +77,21 @@ def predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dic
 
 def _blocks(source: BinaryIO) -> Iterator[list[bytes]]:
     """The lines that are there to be read, without their ends, again and again."""
-    rest = b""
+    rest = io.BytesIO()  # of a line whose end is yet to come
     first = True
     read = getattr(source, "read1", source.read)
     while block := read(BLOCK):
+        rest.write(block)
         if b"\n" not in block:
-            rest += block
             continue
-        *lines, rest = (rest + block).split(b"\n")
+        *lines, begun = rest.getvalue().split(b"\n")
+        rest = io.BytesIO()
+        rest.write(begun)
         if first:
             lines[0], first = lines[0].removeprefix(_BOM), False
         yield lines
-    if rest:
-        yield [rest.removeprefix(_BOM) if first else rest]
+    if last := rest.getvalue():
+        yield [last.removeprefix(_BOM) if first else last]
 
 
 def _decode(line: bytes, number: int) -> str:

@@ -101,6 +101,10 @@ def test_a_line_is_answered_before_the_next_is_written() -> None:
         (b"plain\n", "json", "input line 1: not JSON"),
     ],
 )
-def test_a_faulty_line_is_named(data: bytes, format: str, message: str) -> None:
+def test_a_faulty_line_is_named_and_those_before_it_are_answered(
+    data: bytes, format: str, message: str
+) -> None:
+    output = io.StringIO()
     with pytest.raises(UserError, match=message):
-        predict(data, format)
+        predict_stream(ByLength(), io.BytesIO(data), output, format)  # type: ignore[arg-type]
+    assert output.getvalue().count("\n") == ("line 2" in message)
