@@ -145,7 +145,7 @@ class VectorFile:
             dim, has_header = max(counts, key=lambda n: (counts[n], -n), default=0), False
         row = head[has_header].split() if len(head) > has_header else []
         if dim < 1 or len(row) < dim or not all(_is_number(each, False) for each in row[-dim:]):
-            self._fail(1 + has_header, _diagnose(head))
+            self._fail(1 + has_header, _diagnose(head[has_header:] or head))
         return has_header, dim
 
     def _lines(self, show: bool) -> Iterator[tuple[int, bytes]]:

@@ -163,6 +163,12 @@ def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, tabl
     np.testing.assert_array_equal(vectors, expected)
 
 
+def test_a_header_of_another_dimension_is_named_with_a_row(tmp_path: Path) -> None:
+    path = write(tmp_path, b"2 3\ngood 1 2\nbad 3 4\n")
+    with pytest.raises(UserError, match="2: expected a word and its numbers, found 'good 1 2'"):
+        VectorFile(path)
+
+
 def test_real_glove() -> None:
     path = SHARED / "data/vectors/glove.6B.100d.tasks.txt"
     if not path.exists():

@@ -30,8 +30,9 @@ def texts(reader: DatasetReader, split: str = "train") -> list[str]:
 
 
 def test_every_reader_is_registered_with_the_shared_options() -> None:
-    assert DatasetReader.list_available() == ["amazon", "roc", "sst", "text"]
-    for name in DatasetReader.list_available():
+    names = {"amazon", "roc", "sst", "text"}
+    assert names <= set(DatasetReader.list_available())  # other tests register more
+    for name in names:
         options = {"lowercase": True, "max_tokens": 3, "max_train_examples": 4, "dev_size": 0.5}
         options |= {"subsample_seed": 5, "test_size": 6, "split_seed": 7, "encoding": "latin-1"}
         reader = DatasetReader.from_params(
