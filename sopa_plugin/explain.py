@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -69,7 +70,7 @@ def _patterns_parser(actions: argparse._SubParsersAction) -> None:
     parser.add_argument("names", nargs="*", help="only these patterns, in this order")
     parser.add_argument("-k", type=_count, default=10, help="phrases of each (default 10)")
     parser.add_argument("--top", type=_count, help="only so many, the strongest effect first")
-    parser.add_argument("--words", type=int, default=10, help="nearest words of each arc")
+    parser.add_argument("--words", type=_amount, default=10, help="nearest words of each arc")
     parser.add_argument(
         "--automaton", action="store_true", help="draw automata (html, svg) instead of phrases"
     )
@@ -181,6 +182,13 @@ def _lines(path: str) -> Iterator[str]:
         raise UserError(f"{path}: cannot be read ({error})") from error
 
 
+def _amount(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")
+    return number
+
+
 def _count(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -191,10 +199,12 @@ def _count(text: str) -> int:
 def _value(text: str) -> tuple[str, float]:
     name, separator, value = text.partition("=")
     try:
-        return name, float(value)
+        if math.isfinite(held := float(value)):
+            return name, held
     except ValueError:
-        what = value if separator else text
-        raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, found {what!r}") from None
+        pass
+    what = value if separator else text
+    raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, found {what!r}")
 
 
 if __name__ == "__main__":

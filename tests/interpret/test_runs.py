@@ -97,6 +97,22 @@ def test_a_mistake_is_one_line_and_no_traceback(
     assert error == "error: no label 'bad'; expected one of negative, positive"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["patterns", "--words", "-1"], "expected at least 0"),
+        (["fix", "4-1=nan"], "expected NAME=NUMBER, found 'nan'"),
+        (["fix", "4-1=inf"], "expected NAME=NUMBER, found 'inf'"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_at_once(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        explain.main(["no_such_run", *arguments])
+    assert message in capsys.readouterr().err
+
+
 def test_patterns_of_the_training_set(call: Call, run: Path) -> None:
     found = json.loads(call("patterns", "-k", "3", "--format", "json"))
     texts = RunReader(run).texts(None, "train")
