@@ -66,10 +66,13 @@ def bytes_per_token_and_state(bench: Bench) -> float:
         sizes_of_tensors(partial(Trained(model, each).step, numbers))
         for each in (once, _twice(once))
     ]
-    assert len(sizes[0]) == len(sizes[1])
     tokens, _ = once.tokens_of(numbers)
-    more = max(after - before for before, after in zip(*sizes, strict=True))
-    return float(more / (len(tokens) * model.encoder.layout.num_states))
+    return fastest_growth(*sizes) / (len(tokens) * model.encoder.layout.num_states)
+
+
+def fastest_growth(before: list[int], after: list[int]) -> int:
+    """By how many bytes the tensor that grows most is larger `after` than `before`."""
+    return max(larger - smaller for smaller, larger in zip(before, after, strict=True))
 
 
 def kept_for_backward(trained: Trained, numbers: Integers) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -10,6 +10,7 @@ from sopa_plugin.benchmarks.bench import OURS, Bench, Wanted
 from sopa_plugin.benchmarks.contenders import (
     Average,
     Bilstm,
+    Contender,
     Convolution,
     ReferenceLoop,
     Trained,
@@ -17,6 +18,7 @@ from sopa_plugin.benchmarks.contenders import (
 )
 from sopa_plugin.benchmarks.timing import Work
 from sopa_plugin.data.batches import Integers
+from sopa_plugin.models import TextClassifier
 
 REFERENCE, CONVOLUTION, BILSTM = "reference loop", "Conv1d + max-pool", "BiLSTM(100)"
 
@@ -28,40 +30,44 @@ NOTE = (
 
 
 def training_steps(bench: Bench) -> None:
-    """A training step of soft patterns, their reference loop, and other encoders."""
-    wanted = [
-        Wanted("training step: reference loop", REFERENCE, 10, 20),
-        Wanted("training step: Conv1d + max-pool", CONVOLUTION, 3),
-        Wanted("training step: BiLSTM(100)", BILSTM, 15),
-    ]
-    _compare(bench, "Training step", "cpu", wanted)
+    """Training steps of soft patterns, their reference loop, and other encoders."""
+    bounds = {REFERENCE: (10, 20), CONVOLUTION: (3, None), BILSTM: (15, None)}
+    for order, by_length in (
+        ("sentences of like length together", True),
+        ("sentences in random order", False),
+    ):
+        _compare(bench, f"Training step, {order}", "cpu", by_length, bounds)
 
 
 def training_steps_on_gpu(bench: Bench) -> None:
     """The same on a GPU, where there is one."""
-    if not torch.cuda.is_available():
-        return
-    wanted = [
-        Wanted("training step on the GPU: reference loop", REFERENCE, 30),
-        Wanted("training step on the GPU: cuDNN BiLSTM(100)", BILSTM, 5),
-    ]
-    title = f"Training step on {torch.cuda.get_device_name()}"
-    _compare(bench, title, "cuda", wanted)
+    if torch.cuda.is_available():
+        title = f"Training step on {torch.cuda.get_device_name()}"
+        _compare(bench, title, "cuda", True, {REFERENCE: (30, None), BILSTM: (5, None)})
 
 
-def _compare(bench: Bench, title: str, device: str, wanted: list[Wanted]) -> None:
-    documents, batches = bench.workload.documents, bench.workload.batches(bench.batches)
-    model, dropping = bench.workload.classifier(), bench.workload.classifier(dropout=0.1)
-    vectors = word_vectors(model)
-    trained = {
-        OURS: Trained(model, documents, device),
-        f"{OURS}, dropout 0.1": Trained(dropping, documents, device),
-        REFERENCE: Trained(ReferenceLoop(bench.workload.classifier()), documents, device),
-        CONVOLUTION: Trained(Convolution(vectors), documents, device),
-        BILSTM: Trained(Bilstm(vectors), documents, device),
-        "average of vectors + layer": Trained(Average(vectors), documents, device),
+def _compare(
+    bench: Bench,
+    title: str,
+    device: str,
+    by_length: bool,
+    bounds: Mapping[str, tuple[float, float | None]],
+) -> None:
+    workload = bench.workload
+    documents, batches = workload.documents, workload.batches(bench.batches, by_length)
+    vectors = word_vectors(workload.classifier())
+    models: dict[str, TextClassifier | Contender] = {
+        OURS: workload.classifier(),
+        f"{OURS}, dropout 0.1": workload.classifier(dropout=0.1),
+        REFERENCE: ReferenceLoop(workload.classifier()),
+        CONVOLUTION: Convolution(vectors),
+        BILSTM: Bilstm(vectors),
+        "average of vectors + layer": Average(vectors),
     }
-    work = {name: _steps(each, batches) for name, each in trained.items()}
+    work = {
+        name: _steps(Trained(model, documents, device), batches) for name, model in models.items()
+    }
+    wanted = [Wanted(f"{title}: {name}", name, *bound) for name, bound in bounds.items()]
     bench.compare(title, work, "step", len(batches), wanted, NOTE)
 
 

@@ -55,12 +55,17 @@ class Workload:
         """The training sentences, tokenised."""
         return Documents.encode(self.texts, make_tokenizer(self.words), self.labels)
 
-    def batches(self, count: int) -> list[Integers]:
-        """So many batches of an epoch, each of sentences of like length, as in training.
+    def batches(self, count: int, by_length: bool = True) -> list[Integers]:
+        """So many batches of an epoch, as the trainer makes them.
 
         From short ones to long ones, evenly: together they have an epoch's mean length.
+
+        Arguments:
+            count: how many, if there are so many.
+            by_length: whether each is of sentences of like length.
         """
-        steps = training_batches(self.documents.lengths, BATCH_SIZE, seed=1, epoch=0)
+        lengths = self.documents.lengths
+        steps = training_batches(lengths, BATCH_SIZE, seed=1, epoch=0, by_length=by_length)
         batches = sorted((numbers for (numbers,) in steps), key=self._num_tokens)
         count = min(count, len(batches))
         return [batches[(2 * i + 1) * len(batches) // (2 * count)] for i in range(count)]

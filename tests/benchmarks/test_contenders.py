@@ -1,0 +1,60 @@
+"""What soft patterns are measured against does what it is said to do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from sopa_plugin.benchmarks.contenders import (
+    Average,
+    Bilstm,
+    Contender,
+    Convolution,
+    ReferenceLoop,
+    Trained,
+    word_vectors,
+)
+from sopa_plugin.benchmarks.workload import Workload, make_workload
+from sopa_plugin.models import TextClassifier
+
+
+@pytest.fixture
+def workload(monkeypatch: pytest.MonkeyPatch) -> Workload:
+    monkeypatch.delenv("SOPA_SST", raising=False)
+    return make_workload(40)
+
+
+def test_the_reference_loop_is_the_same_model(workload: Workload) -> None:
+    model = workload.classifier()
+    (numbers,) = workload.batches(1)
+    losses, gradients = [], []
+    for each in (model, ReferenceLoop(model)):
+        assert isinstance(each, TextClassifier | Contender)
+        trained = Trained(each, workload.documents)
+        model.zero_grad()
+        loss = trained.loss(trained.batch(numbers))
+        loss.backward()
+        losses.append(loss)
+        gradients.append([p.grad for p in model.parameters() if p.requires_grad])
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Convolution, Bilstm, Average])
+def test_every_contender_learns(kind: type[Contender], workload: Workload) -> None:
+    vectors = word_vectors(workload.classifier())
+    trained = Trained(kind(vectors), workload.documents)
+    (numbers,) = workload.batches(1)
+    before = vectors.clone()
+    first = trained.loss(trained.batch(numbers)).item()
+    for _ in range(60):
+        trained.step(numbers)
+    assert trained.loss(trained.batch(numbers)).item() < first - 0.05
+    assert torch.equal(vectors, before)
+
+
+def test_the_convolution_is_that_of_the_targets(workload: Workload) -> None:
+    convolution = Convolution(word_vectors(workload.classifier())).convolution
+    assert isinstance(convolution, nn.Conv1d)
+    assert tuple(convolution.weight.shape) == (100, 300, 5)
