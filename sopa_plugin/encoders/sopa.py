@@ -13,7 +13,7 @@ from sopa_plugin.encoders import boundary_tokens as boundaries
 from sopa_plugin.encoders.packing import Packed, pack
 from sopa_plugin.encoders.seq2vec_encoder import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.sopa_arcs import PatternArcs
-from sopa_plugin.encoders.sopa_document_vector import DocumentVector, unbounded
+from sopa_plugin.encoders.sopa_document_vector import DocumentVector, initial_scale, unbounded
 from sopa_plugin.encoders.sopa_options import (
     Activation,
     DropoutOn,
@@ -75,7 +75,11 @@ class SopaEncoder(PackedSeq2VecEncoder):
         dropout_on: `products`: a dropped arc scores a token as it would a zero vector, E(bias), so
             none becomes a sure match; `scores`: the encoded score as the semiring holds it is
             dropped to 0, a sure match in max-product, as in the released implementation.
-        output: `score`, or `log_score` (max-product only, and its default).
+        output: `score`, or `log_score` (max-product only).
+        output_scale: what the head sees is the output times this. By default 2 to the power of the
+            patterns' mean number of main-path arcs for scores of max-product over sigmoids, which
+            start near 1/2 an arc: without it a head sees near-constants, and some runs never leave
+            chance. Else 1.
         normalization: of the document vector: `none`, `layer`, `batch`; by default `layer` where
             no match would be infinite and there are at least two patterns, else `none`.
         activation: of the document vector: `none`, or `relu` as in the `cnn`.
@@ -101,7 +105,8 @@ class SopaEncoder(PackedSeq2VecEncoder):
         boundary_tokens: bool = False,
         dropout: float = 0.0,
         dropout_on: DropoutOn = "products",
-        output: Output | None = None,
+        output: Output = "score",
+        output_scale: float | None = None,
         normalization: Normalization | None = None,
         activation: Activation = "none",
     ) -> None:
@@ -131,12 +136,14 @@ class SopaEncoder(PackedSeq2VecEncoder):
         self.input_dim = input_dim
         self.boundary_width = self.layout.max_length - 1 if boundary_tokens else 0
         self.arcs = PatternArcs(input_dim, self.layout, self.options)
-        output = output or ("log_score" if algebra.logarithms else "score")
         if normalization is None:
             many = self.layout.num_patterns > 1
             normalization = "layer" if many and unbounded(semiring, output) else "none"
+        if output_scale is None:
+            small = (semiring, encoding, output) == ("max_product", "sigmoid", "score")
+            output_scale = initial_scale(self.layout.lengths) if small else 1.0
         self.document_vector = DocumentVector(
-            self.layout.lengths, semiring, output, normalization, activation
+            self.layout.lengths, semiring, output, output_scale, normalization, activation
         )
 
     @classmethod
@@ -177,6 +184,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
             dropout=dropout,
             dropout_on="scores",
             output="score",
+            output_scale=1.0,
             normalization="none",
         )
 

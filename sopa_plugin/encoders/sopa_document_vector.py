@@ -18,6 +18,12 @@ def unbounded(semiring: str, output: Output) -> bool:
     return math.isinf(zero if output == "log_score" else algebra.to_score(zero))
 
 
+def initial_scale(lengths: tuple[int, ...]) -> float:
+    """What brings products of sigmoids to about one at the start, where each arc's is about 1/2."""
+    arcs = sum(lengths) / len(lengths) - 1
+    return float(2.0 ** min(arcs, 20))  # a million will do for longer patterns
+
+
 class DocumentVector(nn.Module):
     """Finite, well-scaled document vectors from the operator's document scores.
 
@@ -29,6 +35,7 @@ class DocumentVector(nn.Module):
         lengths: number of states of each pattern.
         semiring: the registered name of the semiring.
         output: `score`, or `log_score` where the semiring holds logarithms.
+        scale: what the output is multiplied by, before any normalization.
         normalization: `none`; `layer`: over the patterns of a document; `batch`: over the documents
             of a batch (their running mean and variance in evaluation, and for a batch of one).
         activation: `relu`, after normalization, or `none`.
@@ -39,6 +46,7 @@ class DocumentVector(nn.Module):
         lengths: tuple[int, ...],
         semiring: str,
         output: Output,
+        scale: float,
         normalization: Normalization,
         activation: Activation,
     ) -> None:
@@ -46,6 +54,7 @@ class DocumentVector(nn.Module):
         self.lengths = lengths
         self.semiring = semiring
         self.output = output
+        self.scale = scale
         self.activation = activation
         if unbounded(semiring, output):
             self.no_match: nn.Parameter | None = nn.Parameter(torch.empty(len(lengths)))
@@ -70,7 +79,7 @@ class DocumentVector(nn.Module):
         if self.no_match is not None:
             no_match = self.no_match.to(values.dtype)
             values = torch.where(scores == algebra.zero, no_match, values)
-        vectors: Tensor = self.norm(values.to(dtype))
+        vectors: Tensor = self.norm(values.to(dtype) * self.scale)
         return vectors.relu() if self.activation == "relu" else vectors
 
 

@@ -143,6 +143,9 @@ def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if not 0 <= params.get("dropout", 0.0) < 1:
         yield "dropout", f"expected a rate of at least 0 and below 1; found {params['dropout']}"
+    scale = params.get("output_scale")
+    if scale is not None and scale <= 0:
+        yield "output_scale", f"scores are multiplied by it: expected above 0, found {scale}"
     if params.get("normalization") == "layer" and sum(params["patterns"].values()) == 1:
         yield "normalization", "layer normalization over a single pattern leaves nothing"
 

@@ -49,7 +49,7 @@ def columns_of(encoder: SopaEncoder, kind: str, pattern: int) -> list[int]:
 
 def test_a_document_scores_its_best_span() -> None:
     """Worked by hand: one pattern of three states over one-dimensional words."""
-    encoder = SopaEncoder(1, {3: 1}, output="score", normalization="none")
+    encoder = SopaEncoder(1, {3: 1}, output_scale=1.0)
     with torch.no_grad():
         # Main path 1·x and -1·x, self-loop of the middle state 2·x, epsilons 0 and -10.
         encoder.arcs.weight.copy_(torch.tensor([[1.0], [-1.0], [2.0]]))
@@ -101,12 +101,25 @@ def test_padding_cannot_spoil_gradients() -> None:
 def test_max_product_is_exp_of_max_sum_over_log_sigmoids() -> None:
     tokens, mask = batch_of(7, 3, 2)
     plain = {"normalization": "none"}
-    products = make(**plain, output="score")(tokens, mask)
+    products = make(**plain, output_scale=1.0)(tokens, mask)
     sums = make(**plain, semiring="max_sum", encoding="log_sigmoid")(tokens, mask)
     matched = products > 0
     torch.testing.assert_close(products[matched], sums.exp()[matched])
     weights = make(**plain, encoding="exp", output="log_score")(tokens, mask)
     torch.testing.assert_close(weights, make(**plain, semiring="max_sum")(tokens, mask))
+
+
+def test_initial_scores_are_about_one_by_default() -> None:
+    encoder = SopaEncoder(20, {6: 10, 5: 10, 4: 10, 3: 10, 2: 10})
+    assert encoder.document_vector.scale == 8  # arcs of 1/2, three of them on average
+    scores = encoder(
+        torch.nn.functional.normalize(torch.randn(40, 20, 20), dim=2), torch.ones(40, 20)
+    )
+    assert 0.5 < scores.mean() < 4
+    raw = SopaEncoder.released(20, {3: 2}).document_vector
+    assert (raw.scale, raw.output) == (1.0, "score")
+    assert SopaEncoder(20, {200: 1}).document_vector.scale < 1e7  # no overflow
+    assert SopaEncoder(20, {3: 2}, semiring="max_sum").document_vector.scale == 1
 
 
 def test_log_is_the_logarithm_of_sum_product() -> None:
@@ -341,7 +354,7 @@ def test_boundary_loops_are_on_just_where_they_can_matter(
 
 def test_a_boundary_loop_lets_a_two_state_pattern_match_any_word() -> None:
     """An epsilon and a loop consume a word without the main path: why loops are off by default."""
-    encoder = SopaEncoder(1, {2: 1}, boundary_loops=True, output="score")
+    encoder = SopaEncoder(1, {2: 1}, boundary_loops=True, output_scale=1.0)
     assert not SopaEncoder(1, {2: 1}).layout.boundary_loops
     with torch.no_grad():
         encoder.arcs.weight.zero_()
@@ -448,7 +461,9 @@ def test_long_documents(semiring: str, length: int) -> None:
 
 def test_products_of_many_arcs_do_not_underflow() -> None:
     """200 arcs at probability 1e-4 each: e^-1842, far below the smallest float."""
-    encoder = SopaEncoder(1, {201: 1}, epsilons=False, self_loops="none", normalization="none")
+    encoder = SopaEncoder(
+        1, {201: 1}, epsilons=False, self_loops="none", output="log_score", normalization="none"
+    )
     with torch.no_grad():
         encoder.arcs.weight.zero_()
         encoder.arcs.bias.fill_(-9.2103)

@@ -79,7 +79,7 @@ def test_steps_replay_to_exactly_the_score(
 def test_the_best_match_scores_what_the_encoder_scores(
     make_explainer: Callable[..., Explainer], documents: list[list[str]]
 ) -> None:
-    explainer = make_explainer(output="score", normalization="none")
+    explainer = make_explainer(output="score", output_scale=1.0, normalization="none")
     encoded = explainer.subject.read(documents)
     scores = explainer.subject.encoder.forward_packed(*encoded[:3]).tolist()
     for words, row in zip(documents, scores, strict=True):
