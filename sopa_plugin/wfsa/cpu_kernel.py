@@ -94,8 +94,8 @@ def backward(
 
     Takes what `forward` gave for the same `index` and `offsets`.
     """
-    grad_scores = torch.zeros(num_rows, layout.num_scores)
-    grad_epsilon = torch.zeros(layout.num_epsilons)
+    grad_scores = _zeros(num_rows, layout.num_scores)
+    grad_epsilon = _zeros(layout.num_epsilons)
     given = [_array(tensor) for tensor in (grad.float(), index, offsets, ends, final, steps)]
     results = grad_scores.numpy(), grad_epsilon.numpy()
     columns, must_loop = columns_of(layout), not layout.empty_matches
@@ -130,7 +130,7 @@ def products_backward(
     kept = np.empty((0, num_arcs), np.bool_) if keep is None else _array(keep)
     taken = np.empty((0, num_arcs), np.float32) if log_sigmoids is None else _array(log_sigmoids)
     given = numbers, _array(rows), kept, 1.0 if keep is None else scale, taken
-    for_weight, for_bias = torch.zeros(num_arcs, rows.shape[1]), torch.zeros(num_arcs)
+    for_weight, for_bias = _zeros(num_arcs, rows.shape[1]), _zeros(num_arcs)
     results = for_weight.numpy(), for_bias.numpy()
 
     def task(first: int, last: int) -> None:
@@ -138,6 +138,11 @@ def products_backward(
 
     _pool.run(task, _even_shares(num_arcs, num_threads(grad.numel(), LEAST_PRODUCTS)))
     return for_weight, for_bias
+
+
+def _zeros(*shape: int) -> Tensor:
+    """Zeros in float32, not filled by torch's own threads, which a forked child has lost."""
+    return torch.from_numpy(np.zeros(shape, np.float32))
 
 
 def _by_documents(

@@ -284,6 +284,28 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     assert run(SETUP + textwrap.dedent(script)).split() == ["0", "True", "True"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_gradients_in_a_forked_child_of_a_parent_that_used_torch_threads() -> None:
+    script = """
+    torch.set_num_threads(4)
+    torch.ones(1000, 1000).exp()  # starts torch's own threads, which a child does not have
+    rows, index = 1000, torch.randint(0, 1000, (320 * 20,))
+    scores = torch.randn(rows, layout.num_scores)
+    _, ends, final, steps = cpu_kernel.forward(layout, scores, index, offsets, epsilon, True)
+
+    def back():
+        grad = torch.ones(320, 50)
+        return cpu_kernel.backward(layout, grad, index, offsets, ends, final, steps, rows)[0].numpy()
+
+    expected = back()
+    child = os.fork()
+    if not child:
+        os._exit(0 if (back() == expected).all() else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert run(SETUP + textwrap.dedent(script)).split() == ["0"]
+
+
 def test_compiled_code_is_kept_on_disk_and_threads_may_compile_at_once(tmp_path: Path) -> None:
     # Every best match takes the main path and ends at the sixth token.
     script = """
