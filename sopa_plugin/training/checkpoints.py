@@ -39,13 +39,24 @@ class Checkpoints:
         self.folder = folder
 
     def save(self, name: str, model: nn.Module, state: Mapping[str, Any], best: str | None) -> None:
-        """Writes a checkpoint and takes away those that are neither the last nor the `best`."""
+        """Writes a checkpoint and takes away those that are neither the last nor the `best`.
+
+        Raises `UserError` if it cannot be written, as to a full disk; those before it stay.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / f".{name}"
-        with aside.open("wb") as file:
-            torch.save({"weights": changing_weights(model), **state}, file)
-            file.flush()
-            os.fsync(file.fileno())  # renamed only once it is on the disk
+        try:
+            with aside.open("wb") as file:
+                torch.save({"weights": changing_weights(model), **state}, file)
+                file.flush()
+                os.fsync(file.fileno())  # renamed only once it is on the disk
+        except (OSError, RuntimeError) as error:  # torch makes one of the other
+            reason = error.__context__ if isinstance(error.__context__, OSError) else error
+            aside.unlink(missing_ok=True)
+            raise UserError(
+                f"{self.folder / name}: cannot be written ({reason}); make room, then continue "
+                "the run with --recover"
+            ) from error
         os.replace(aside, self.folder / name)
         for each in self.folder.iterdir():
             if each.name not in (name, best):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model
@@ -146,7 +147,13 @@ class RunFolder:
             saving = self.path / ".saving"
             shutil.rmtree(saving, ignore_errors=True)
             saving.mkdir()
-            model.save(saving)
+            try:
+                model.save(saving)
+            except SafetensorError as error:  # what safetensors makes of a full disk
+                raise UserError(
+                    f"{self.path}: the model cannot be written ({error}); make room, then "
+                    "continue the run with --recover"
+                ) from error
             for file in sorted(saving.iterdir()):
                 os.replace(file, self.path / file.name)
             saving.rmdir()

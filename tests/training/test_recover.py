@@ -170,3 +170,22 @@ def test_only_the_last_and_the_best_checkpoint_are_kept(config: Config, tmp_path
     assert best < 20
     names = {each.name for each in (tmp_path / "run" / "checkpoints").iterdir()}
     assert names == {f"epoch_{best}_step_0.pt", "epoch_20_step_0.pt"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "what"), [(10_000, "epoch_1_step_0.pt: cannot be written"), (100_000, "the model")]
+)
+def test_a_full_disk_is_one_error_and_the_run_goes_on_later(
+    config: Config, tmp_path: Path, limit: int, what: str
+) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(UserError, match=f"{what}.*--recover"):
+            run_experiment(config(), tmp_path / "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    metrics = run_experiment(config(), tmp_path / "run", recover=True)
+    assert metrics["training_epochs"] == 4
+    assert not [each for each in (tmp_path / "run").rglob(".*") if each.is_file()]
