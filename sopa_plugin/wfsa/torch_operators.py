@@ -36,12 +36,9 @@ def register_operator(
     torch.library.register_fake(qualified, fake)
     operator = getattr(torch.ops.sopa, name).default
     plain = compute
-    if differentiate is not None:
+    if save is not None and differentiate is not None:
         torch.library.register_autograd(qualified, differentiate, setup_context=save)
-        members = {"forward": compute, "setup_context": save, "backward": differentiate}
-        static = {key: staticmethod(each) for key, each in members.items() if each is not None}
-        function: Any = type(name, (torch.autograd.Function,), static)
-        plain = function.apply
+        plain = _autograd_function(name, compute, save, differentiate)
 
     def call(*args: Any) -> Any:
         if torch.compiler.is_compiling() or type(args[0]) not in (Tensor, nn.Parameter):
@@ -49,3 +46,19 @@ def register_operator(
         return plain(*args)
 
     return call
+
+
+def _autograd_function(
+    name: str,
+    compute: Callable[..., Any],
+    save: Callable[..., None],
+    differentiate: Callable[..., Any],
+) -> Callable[..., Any]:
+    def forward(ctx: Any, *args: Any) -> Any:
+        output = compute(*args)
+        save(ctx, args, output)
+        return output
+
+    members = {"forward": staticmethod(forward), "backward": staticmethod(differentiate)}
+    function: Any = type(name, (torch.autograd.Function,), members)
+    return function.apply  # type: ignore[no-any-return]
