@@ -1,4 +1,4 @@
-"""Encoders alone, and the kernel alone."""
+"""Encoders alone."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sopa_plugin.benchmarks.bench import OURS, Bench, Wanted
+from sopa_plugin.benchmarks.bench import OURS, Bench
 from sopa_plugin.benchmarks.contenders import (
     FILTERS,
     HIDDEN,
     WINDOW,
-    Convolution,
-    word_vectors,
 )
 from sopa_plugin.benchmarks.timing import Work
 from sopa_plugin.benchmarks.workload import DIM, PATTERNS
-from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder, SopaEncoder
-from sopa_plugin.wfsa.dispatch import choose_kernel
+from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
 
 ENCODERS: dict[str, dict[str, Any]] = {
     OURS: {"type": "sopa", "patterns": PATTERNS},
@@ -29,12 +26,10 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 Encode = Callable[[], list[Tensor]]
 
-CONVOLUTION = "Conv1d + max-pool"
-
 
 def encoders(bench: Bench) -> None:
     """This library's encoders from token vectors: forward alone, then with the backward pass."""
-    inputs = _Inputs(bench)
+    inputs = Inputs(bench)
     passes = {name: inputs.encode(params) for name, params in ENCODERS.items()}
     passes[f"{OURS}, padded batch"] = inputs.encode(ENCODERS[OURS], packed=False)
     count = len(inputs.packed)
@@ -48,48 +43,7 @@ def encoders(bench: Bench) -> None:
     bench.compare("Encoder, forward and backward", both, "batch", count)
 
 
-def kernel(bench: Bench) -> None:
-    """The recurrence alone per real token, beside the convolution alone."""
-    inputs = _Inputs(bench)
-    encoder = SopaEncoder(DIM, {int(states): count for states, count in PATTERNS.items()})
-    convolution = Convolution(word_vectors(bench.workload.classifier()))
-    module = choose_kernel("max_product", torch.device("cpu"), torch.float32)
-    if module is None:
-        return
-    with torch.no_grad():
-        scored = [(*encoder.arc_scores(rows), *rest) for rows, *rest in inputs.packed]
-
-    def scores(keep_paths: bool) -> list[tuple[Tensor, ...]]:
-        return [
-            module.forward(encoder.layout, arcs, index, offsets, epsilon, keep_paths)
-            for arcs, epsilon, index, offsets in scored
-        ]
-
-    paths = scores(keep_paths=True)
-
-    def walk_back() -> None:
-        for (arcs, _, index, offsets), found in zip(scored, paths, strict=True):
-            best, ends, final, steps = found
-            module.backward(encoder.layout, best, index, offsets, ends, final, steps, len(arcs))
-
-    @torch.inference_mode()
-    def convolve() -> None:
-        for tokens, mask in inputs.padded:
-            convolution.encode(tokens, mask)
-
-    work = {
-        OURS: lambda: scores(keep_paths=False),
-        f"{OURS}, best paths kept": lambda: scores(keep_paths=True),
-        f"{OURS}, backward": walk_back,
-        CONVOLUTION: convolve,
-    }
-    tokens = sum(len(index) for _, index, _ in inputs.packed)
-    wanted = [Wanted("kernel alone, per real token: Conv1d", CONVOLUTION, 20, 40)]
-    note = "From arc scores to document scores, and from vectors to pooled filters, no gradients."
-    bench.compare("Kernel, forward", work, "real token", tokens, wanted, note)
-
-
-class _Inputs:
+class Inputs:
     """Batches of token vectors, packed and padded."""
 
     def __init__(self, bench: Bench) -> None:

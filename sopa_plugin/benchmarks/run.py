@@ -14,9 +14,10 @@ import torch
 
 from sopa_plugin import __version__
 from sopa_plugin.benchmarks.bench import Bench
-from sopa_plugin.benchmarks.encoding import encoders, kernel
+from sopa_plugin.benchmarks.encoding import encoders
 from sopa_plugin.benchmarks.epoch import epoch
 from sopa_plugin.benchmarks.growth import growth
+from sopa_plugin.benchmarks.kernel import kernel
 from sopa_plugin.benchmarks.memory import memory
 from sopa_plugin.benchmarks.prediction import prediction
 from sopa_plugin.benchmarks.reading import reading
