@@ -44,15 +44,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     import_plugins(args.include_package)
     with ExitStack() as files:
         source = _open_input(args.input, files)
-        model = _load(args.run, choose_device(args.device))
+        model = _load(args.run, args.device)
         predict_stream(model, source, _open_output(args.output, files), args.format)
 
 
-def _load(run: str, device: str) -> Predictor:
-    """The model on its device; on the CPU its matcher, if it has one."""
-    matcher = load_matcher(run) if device == "cpu" else None
+def _load(run: str, device: str | None) -> Predictor:
+    """The model on its device or, unless another device than the CPU is wanted, its matcher."""
+    matcher = load_matcher(run) if device in (None, "cpu") else None
     if matcher is not None:
         return matcher
+    device = choose_device(device)
     from sopa_plugin.models import load_model  # and transformers, which takes seconds
 
     model = load_model(run)

@@ -19,6 +19,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.matcher import load_matcher, save_matcher
 from sopa_plugin.matcher.compiler import obstacle
 from sopa_plugin.models import Model, TextClassifier, load_model
+from sopa_plugin.predict import main as predict
 
 WORDS = ["good", "bad", "film", "a", "very", "not", "the", ",", "."]
 LABELS = ["negative", "neutral", "positive"]
@@ -207,3 +208,27 @@ def test_the_table_is_that_of_the_encoder() -> None:
         zero, _ = model.encoder.arc_scores(torch.zeros(1, 6))
     assert torch.allclose(table[:-1], scores)
     assert torch.allclose(table[-1], zero[0])
+
+
+def test_predict_uses_it_and_says_the_same_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lines = tmp_path / "model", tmp_path / "lines.txt"
+    folder.mkdir()
+    build().save(folder)
+    lines.write_text("".join(text + "\n" for text in texts()), encoding="utf-8")
+
+    def answers(name: str) -> list[dict[str, Any]]:
+        output = tmp_path / name
+        predict([str(folder), "-i", str(lines), "-O", str(output)])
+        return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sopa_plugin.models.load_model", None)
+        compiled = answers("compiled")
+    (folder / "matcher.safetensors").unlink()
+    plain = answers("plain")
+    assert [each["text"] for each in compiled] == texts()
+    for ours, expected in zip(compiled, plain, strict=True):
+        assert ours["label"] == expected["label"]
+        assert ours["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)
