@@ -1,4 +1,4 @@
-"""Package definition: `pip install .` for the library, `pip install .[dev]` for tests and checks."""
+"""The package: `pip install .` for the library, `pip install .[dev]` for tests and checks."""
 
 from setuptools import find_packages, setup
 

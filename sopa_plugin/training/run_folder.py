@@ -154,7 +154,9 @@ class RunFolder:
                     f"{self.path}: the model cannot be written ({error}); make room, then "
                     "continue the run with --recover"
                 ) from error
+            mode = (self.path / CONFIG).stat().st_mode
             for file in sorted(saving.iterdir()):
+                file.chmod(mode)  # safetensors would keep its files to their owner
                 os.replace(file, self.path / file.name)
             saving.rmdir()
             shutil.rmtree(self.cache, ignore_errors=True)

@@ -108,7 +108,9 @@ def test_what_cannot_be_done_is_said(make_model: Callable[..., TextClassifier]) 
             self.layer = nn.Linear(5, 3)
 
         def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-            return self.layer(vectors) + vectors.square().sum(1, keepdim=True) * torch.arange(3) / 50
+            return (
+                self.layer(vectors) + vectors.square().sum(1, keepdim=True) * torch.arange(3) / 50
+            )
 
     model.head = Squares()
     before = {name: each.clone() for name, each in model.head.state_dict().items()}

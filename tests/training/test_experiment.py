@@ -72,6 +72,10 @@ def test_the_card_says_on_what_it_was_trained(config: Config, tmp_path: Path) ->
     assert "embedded sample" in text.strip().splitlines()[0]
     assert "60 train, 20 dev, 20 test" in text
     assert "import sopa_plugin.models" in text
+    # whoever may read the card may read the model
+    assert (
+        len({file.stat().st_mode for file in (tmp_path / "run").iterdir() if file.is_file()}) == 1
+    )
     # on other data there is no such line
     (tmp_path / "own").mkdir()
     for split in ("train", "dev", "test"):

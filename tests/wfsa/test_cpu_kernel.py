@@ -294,8 +294,8 @@ def test_gradients_in_a_forked_child_of_a_parent_that_used_torch_threads() -> No
     _, ends, final, steps = cpu_kernel.forward(layout, scores, index, offsets, epsilon, True)
 
     def back():
-        grad = torch.ones(320, 50)
-        return cpu_kernel.backward(layout, grad, index, offsets, ends, final, steps, rows)[0].numpy()
+        given = torch.ones(320, 50), index, offsets, ends, final, steps, rows
+        return cpu_kernel.backward(layout, *given)[0].numpy()
 
     expected = back()
     child = os.fork()
