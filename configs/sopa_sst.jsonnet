@@ -6,7 +6,7 @@ local env = std.native('env');
 
 {
   dataset: { type: 'sst', path: env('SOPA_SST', 'fixtures/sst') },
-  tokenizer: { type: 'whitespace', lowercase: true },
+  tokenizer: { type: 'whitespace', lowercase: env('SOPA_LOWERCASE', true) },
   model: {
     type: 'text_classifier',
     embedder: { type: 'static', vectors: env('SOPA_VECTORS', 'fixtures/vectors.txt'), trainable: false },
@@ -14,7 +14,7 @@ local env = std.native('env');
       type: 'sopa',
       patterns: { '6': 10, '5': 10, '4': 10, '3': 10, '2': 10 },
       semiring: 'max_product',
-      dropout: 0.2,
+      dropout: 0.3,
     },
     head: { type: 'mlp', hidden_dim: 25, dropout: 0.2 },
   },

@@ -61,6 +61,8 @@ def is_first_process() -> bool:
 
 def set_up_logging() -> None:
     """Logs this package to stderr, from the first process alone; silences others' bars."""
+    # each retry of a missing network is a warning there; what it comes to is one error here
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     level = logging.INFO if is_first_process() else logging.ERROR
     logging.getLogger("sopa_plugin").setLevel(level)

@@ -20,7 +20,13 @@ from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.runs import RunReader
 from sopa_plugin.registry import import_plugins
 
-SUFFIXES = {".json": "json", ".html": "html", ".htm": "html", ".svg": "svg"}
+SUFFIXES = {
+    ".txt": "text",
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+    ".svg": "svg",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -153,9 +159,12 @@ def _add_common(parser: argparse.ArgumentParser, forms: Sequence[str]) -> None:
 def _write(explanation: Explanation, args: argparse.Namespace) -> None:
     """Writes stdout or a file, whole or not at all."""
     path = Path(args.output) if args.output else None
-    form = args.format or (SUFFIXES.get(path.suffix.lower(), "text") if path else "text")
+    form = args.format or (SUFFIXES.get(path.suffix.lower(), "") if path else "text")
     if form not in args.forms:
-        raise UserError(f"{path}: {args.action} can be written as {', '.join(args.forms)}")
+        raise UserError(
+            f"{path}: {args.action} can be written as {', '.join(args.forms)}; end the file's name "
+            f"so ({', '.join(SUFFIXES)}), or give --format"
+        )
     if path is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
