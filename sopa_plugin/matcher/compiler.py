@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerFast
 
 from sopa_plugin.data.tokenizers.whitespace import BLANKS
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.matcher.matcher import Matcher, Settings
+from sopa_plugin.matcher.pieces import Pieces
+from sopa_plugin.matcher.words import Words
 
 if TYPE_CHECKING:
     from sopa_plugin.models import TextClassifier
@@ -31,8 +33,8 @@ def obstacle(model: TextClassifier) -> str | None:
         return f"its weights are {model.dtype}, not torch.float32"
     if getattr(model, "tokenizer", None) is None:
         return "it has no tokenizer"
-    if _read_tokenizer(model.tokenizer) is None:
-        return "its tokenizer does something else than to split text on blanks"
+    if not isinstance(model.tokenizer, PreTrainedTokenizerFast):
+        return "its tokenizer is not one of the tokenizers library"
     return None
 
 
@@ -45,25 +47,23 @@ def compile_model(model: TextClassifier) -> Matcher:
     problem = obstacle(model)
     if problem is not None:
         raise UserError(f"this model cannot be compiled: {problem}")
-    vocabulary = _read_tokenizer(model.tokenizer)
-    assert vocabulary is not None
-    words, unknown, lowercase = vocabulary
-    settings = Settings(model.config.encoder, model.config.head, model.labels, unknown, lowercase)
-    state = _arc_scores(model, len(words)) | {"class_log_prior": model.class_log_prior}
+    assert isinstance(model.tokenizer, PreTrainedTokenizerFast)
+    state = _arc_scores(model) | {"class_log_prior": model.class_log_prior}
     for name, part in (("document_vector", _encoder(model).document_vector), ("head", model.head)):
         state |= {f"{name}.{key}": each for key, each in part.state_dict().items()}
-    matcher = Matcher(settings, words)
+    settings = Settings(model.config.encoder, model.config.head, model.labels)
+    matcher = Matcher(settings, _words(model.tokenizer), len(state["table"]))
     matcher.load_state_dict({key: each.cpu().clone() for key, each in state.items()}, assign=True)
     return matcher.requires_grad_(False)
 
 
 @torch.no_grad()
-def _arc_scores(model: TextClassifier, num_words: int) -> dict[str, Tensor]:
+def _arc_scores(model: TextClassifier) -> dict[str, Tensor]:
     """The matcher's `table` and `epsilon`."""
     training, encoder = model.training, _encoder(model)
     model.eval()
     parts = []
-    for ids in torch.arange(num_words, device=model.device).split(_ROWS_AT_ONCE):
+    for ids in torch.arange(len(model.tokenizer), device=model.device).split(_ROWS_AT_ONCE):
         parts.append(encoder.arc_scores(model.embedder(ids, torch.ones_like(ids)))[0])
     # shape: [1, R]; of a boundary token
     zero, epsilon = encoder.arc_scores(parts[0].new_zeros(1, encoder.get_input_dim()))
@@ -78,33 +78,24 @@ def _encoder(model: TextClassifier) -> SopaEncoder:
     return model.encoder
 
 
-class _Vocabulary(NamedTuple):
-    words: list[str]  # in the order of their ids
-    unknown: int
-    lowercase: bool
-
-
-def _read_tokenizer(tokenizer: PreTrainedTokenizerBase) -> _Vocabulary | None:
-    """What a whitespace tokenizer does; None of any other."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return None
-    parts = json.loads(backend.to_str())
+def _words(tokenizer: PreTrainedTokenizerFast) -> Words | Pieces:
+    """What splits text as `tokenizer` does: fast code of ours if that is on blanks alone."""
+    backend = tokenizer.backend_tokenizer
+    serialized, split_special_tokens = backend.to_str(), bool(tokenizer.split_special_tokens)
+    parts = json.loads(serialized)
     normalizer = parts["normalizer"] or {"type": "Sequence", "normalizers": []}
     steps = [each["type"] for each in normalizer.get("normalizers", [normalizer])]
-    vocabulary: dict[str, int] = parts["model"].get("vocab", {})
-    words = sorted(vocabulary, key=vocabulary.__getitem__)
-    special = {each["content"] for each in parts["added_tokens"] if each["special"]}
+    vocabulary: dict[str, int] = parts["model"]["vocab"]
     plain = (
         parts["model"]["type"] == "WordLevel"
         and parts["pre_tokenizer"] == _SPLIT
         and set(steps) <= {"Lowercase"}
         and backend.num_special_tokens_to_add(False) == 0
-        and parts["truncation"] is parts["padding"] is None
-        and tokenizer.split_special_tokens
-        and len(special) == len(parts["added_tokens"])
-        and [vocabulary[word] for word in words] == list(range(len(words)))
+        and split_special_tokens
+        and all(each["special"] for each in parts["added_tokens"])
+        and sorted(vocabulary.values()) == list(range(len(vocabulary)))
     )
     if not plain:
-        return None
-    return _Vocabulary(words, vocabulary[parts["model"]["unk_token"]], "Lowercase" in steps)
+        return Pieces(serialized, split_special_tokens)
+    words = sorted(vocabulary, key=vocabulary.__getitem__)
+    return Words(words, vocabulary[parts["model"]["unk_token"]], "Lowercase" in steps)

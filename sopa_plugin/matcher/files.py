@@ -12,10 +12,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from sopa_plugin import __version__
 from sopa_plugin.errors import UserError
 from sopa_plugin.matcher.matcher import Matcher, Settings
+from sopa_plugin.matcher.pieces import Pieces
+from sopa_plugin.matcher.words import Words
 from sopa_plugin.registry import import_plugins, imported_plugins
 
 logger = logging.getLogger(__name__)
@@ -25,20 +28,23 @@ MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """The files of a model that decide what it predicts."""
 
 _RECORD = "sopa_plugin"  # key of the file's metadata: everything but words and numbers, as JSON
-_WORDS = "words"  # the vocabulary in UTF-8, one word a line: no word holds a line's end
+_WORDS = "words"  # in UTF-8: the vocabulary, a word a line (none holds a line's end), ...
+_TOKENIZER = "tokenizer"  # ... or else the whole tokenizer, as JSON
 
 
 def save_matcher(matcher: Matcher, folder: str | Path) -> None:
     """Writes a matcher into a folder: its model's, or one where it is to do without the model."""
+    key, text, options = _describe(matcher.words)
     record = {
         **asdict(matcher.settings),
         "version": __version__,
         "plugins": imported_plugins(),
         "model_files": _checksums(Path(folder)),
+        "words": options,
     }
-    words = bytearray("\n".join(matcher.words.words), encoding="utf-8")
-    tensors = {**matcher.state_dict(), _WORDS: torch.frombuffer(words, dtype=torch.uint8)}
-    save_file(tensors, Path(folder) / MATCHER_FILE, metadata={_RECORD: json.dumps(record)})
+    encoded = torch.frombuffer(bytearray(text, encoding="utf-8"), dtype=torch.uint8)
+    metadata = {_RECORD: json.dumps(record)}
+    save_file({**matcher.state_dict(), key: encoded}, Path(folder) / MATCHER_FILE, metadata)
 
 
 def load_matcher(folder: str | Path) -> Matcher | None:
@@ -57,9 +63,9 @@ def load_matcher(folder: str | Path) -> Matcher | None:
                 return None
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         import_plugins(record["plugins"])
-        words = tensors.pop(_WORDS).numpy().tobytes().decode().split("\n")
+        words = _words(tensors, record["words"])
         settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
-        matcher = Matcher(settings, words)
+        matcher = Matcher(settings, words, len(tensors["table"]))
         matcher.load_state_dict(tensors, assign=True)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(
@@ -67,6 +73,21 @@ def load_matcher(folder: str | Path) -> Matcher | None:
             "itself predicts the same"
         ) from error
     return matcher.requires_grad_(False)
+
+
+def _describe(words: Words | Pieces) -> tuple[str, str, dict[str, Any]]:
+    """Under which key the file has what splits text, as what text, and its other arguments."""
+    if isinstance(words, Pieces):
+        return _TOKENIZER, words.tokenizer, {"split_special_tokens": words.split_special_tokens}
+    options = {"unknown": words.unknown, "lowercase": words.lowercase}
+    return _WORDS, "\n".join(words.words), options
+
+
+def _words(tensors: dict[str, Tensor], options: dict[str, Any]) -> Words | Pieces:
+    """What splits text, taken out of the file's tensors."""
+    if _TOKENIZER in tensors:
+        return Pieces(tensors.pop(_TOKENIZER).numpy().tobytes().decode(), **options)
+    return Words(tensors.pop(_WORDS).numpy().tobytes().decode().split("\n"), **options)
 
 
 def _belongs(record: dict[str, Any], folder: Path) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sopa_plugin.encoders import SopaEncoder, boundary_tokens
 from sopa_plugin.heads import ClassifierHead
+from sopa_plugin.matcher.pieces import Pieces
 from sopa_plugin.matcher.words import Words
 from sopa_plugin.wfsa import document_scores
 
@@ -26,15 +27,11 @@ class Settings:
     Attributes:
         encoder, head: the parts' `type` and constructor arguments.
         labels: names of the classes.
-        unknown: id of unknown words.
-        lowercase: whether text is lower-cased.
     """
 
     encoder: Mapping[str, Any]
     head: Mapping[str, Any]
     labels: Sequence[str]
-    unknown: int
-    lowercase: bool
 
 
 class Matcher(nn.Module):
@@ -46,7 +43,8 @@ class Matcher(nn.Module):
 
     Arguments:
         settings: what it is.
-        words: its vocabulary, in the order of the table's rows.
+        words: turns text into rows of the table.
+        num_rows: how many rows that has.
 
     Attributes:
         table: arc scores as the semiring holds them, `[V, R]`, with one row more for the zero
@@ -59,11 +57,11 @@ class Matcher(nn.Module):
     epsilon: Tensor
     class_log_prior: Tensor
 
-    def __init__(self, settings: Settings, words: Sequence[str]) -> None:
+    def __init__(self, settings: Settings, words: Words | Pieces, num_rows: int) -> None:
         super().__init__()
         self.settings = settings
         self.labels = list(settings.labels)
-        self.words = Words(words, settings.unknown, settings.lowercase)
+        self.words = words
         # The arcs are not used: they are in the table.
         encoder = SopaEncoder.from_params(settings.encoder, input_dim=1)
         self.layout = encoder.layout
@@ -74,8 +72,8 @@ class Matcher(nn.Module):
             settings.head, input_dim=encoder.get_output_dim(), num_labels=len(self.labels)
         )
         # Whoever builds a matcher assigns them.
-        rows = len(words) + bool(self.boundary_width)
-        self.register_buffer("table", torch.empty(rows, self.layout.num_scores, device="meta"))
+        shape = num_rows, self.layout.num_scores
+        self.register_buffer("table", torch.empty(shape, device="meta"))
         self.register_buffer("epsilon", torch.empty(self.layout.num_epsilons, device="meta"))
         self.register_buffer("class_log_prior", torch.empty(len(self.labels), device="meta"))
         self.eval()
@@ -85,7 +83,7 @@ class Matcher(nn.Module):
         empty = offsets.diff() == 0
         if self.boundary_width:
             ids, offsets = boundary_tokens.wrap(
-                ids, offsets, len(self.words.words), self.boundary_width
+                ids, offsets, len(self.table) - 1, self.boundary_width
             )
         scores = document_scores(self.layout, self.semiring, self.table, ids, offsets, self.epsilon)
         logits = self.head(self.document_vector(scores, self.table.dtype))

@@ -235,7 +235,7 @@ class TextClassifier(PreTrainedModel, Model):
         """This model compiled to a table of its words' arc scores, which predicts much faster.
 
         Raises `UserError` where that cannot be: another encoder than `sopa`, word vectors that
-        depend on the words around, another tokenizer than `whitespace`, weights not in float32.
+        depend on the words around, a tokenizer in Python, weights not in float32.
         """
         return compile_model(self)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import normalizers, processors
+from transformers import PreTrainedTokenizerFast
 
+from sopa_plugin.data.tokenizers import WordTokenizer
 from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.matcher import load_matcher, save_matcher
 from sopa_plugin.matcher.compiler import obstacle
+from sopa_plugin.matcher.pieces import Pieces
 from sopa_plugin.models import Model, TextClassifier, load_model
 from sopa_plugin.predict import main as predict
 
@@ -131,19 +136,47 @@ def test_other_encoders_say_why_not(encoder: dict[str, Any], tmp_path: Path) -> 
     assert load_matcher(tmp_path) is None
 
 
-def test_other_tokenizers_say_why_not() -> None:
-    model = build()
-    for change in ("add_tokens", "normalizer", "special"):
-        model.tokenizer = make_tokenizer(WORDS)
-        if change == "add_tokens":
-            model.tokenizer.add_tokens(["new york"])
-        elif change == "normalizer":
-            from tokenizers import normalizers
+def tokenizers() -> dict[str, PreTrainedTokenizerFast]:
+    """Tokenizers that do more than to split on blanks."""
+    more, folding, special, running = (make_tokenizer(WORDS) for _ in range(4))
+    more.add_tokens(["not very"])
+    folding.backend_tokenizer.normalizer = normalizers.NFKC()
+    special.split_special_tokens = False
+    running = WordTokenizer(lowercase=True).build(["good bad film the , . a"], [], [])
+    wrapped = make_tokenizer(WORDS)
+    wrapped.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[UNK] $A [UNK]", special_tokens=[("[UNK]", 1)]
+    )
+    return {
+        "added token": more,
+        "normalizer": folding,
+        "special tokens": special,
+        "running text": running,
+        "special tokens around": wrapped,
+    }
 
-            model.tokenizer.backend_tokenizer.normalizer = normalizers.NFKC()
-        else:
-            model.tokenizer.split_special_tokens = False
-        assert "tokenizer" in str(obstacle(model)), change
+
+@pytest.mark.parametrize("kind", list(tokenizers()))
+def test_any_tokenizer_of_the_library(kind: str, tmp_path: Path) -> None:
+    tokenizer = tokenizers()[kind]
+    model: TextClassifier = Model.from_params(
+        {
+            "embedder": {"type": "static", "embedding_dim": 6},
+            "encoder": {"type": "sopa", "patterns": PATTERNS},
+        },
+        tokenizer=tokenizer,
+        labels=LABELS,
+    )
+    hard = [*texts(), "The film isn't good, it's BAD.", "ｆｉｌｍ", "not very [PAD] [UNK]good"]
+    model.save(tmp_path)
+    matcher = load_matcher(tmp_path)
+    assert matcher is not None
+    assert isinstance(matcher.words, Pieces)
+    ids, offsets = matcher.words.encode(hard)
+    expected = tokenizer(hard)["input_ids"]
+    assert [ids[i:j].tolist() for i, j in pairwise(offsets.tolist())] == expected
+    found = matcher.log_probabilities(hard)
+    assert found == pytest.approx(model.log_probabilities(hard), abs=1e-6)
 
 
 def test_weights_in_half_precision_say_why_not() -> None:
