@@ -72,9 +72,10 @@ class Documents:
         tokens, offsets = self.tokens_of(documents)
         ids = self.ids[tokens]
         # What np.unique does, without sorting.
-        row = np.zeros(self._num_ids, dtype=np.int64)
-        row[ids] = 1
-        distinct = np.flatnonzero(row)
+        used = np.zeros(self._num_ids, dtype=np.bool_)
+        used[ids] = True
+        distinct = np.flatnonzero(used)
+        row = np.empty(self._num_ids, dtype=np.int64)
         row[distinct] = np.arange(len(distinct))
         return self._batch(documents, token_ids=distinct, index=row[ids], offsets=offsets)
 
