@@ -155,7 +155,10 @@ def run_experiment(
         logger.info("%s: this run had finished", run.path)
         return dict(run.finished)
     experiment: Experiment = build(Experiment, filled)
-    return experiment.run(run, on_epoch)
+    try:
+        return experiment.run(run, on_epoch)
+    finally:
+        run.close_log()
 
 
 def _result_line(metrics: Metrics, path: Path) -> str:

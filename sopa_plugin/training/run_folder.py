@@ -57,6 +57,7 @@ class RunFolder:
     ) -> None:
         self.path = Path(path)
         self.config = dict(config)
+        self._handler: logging.Handler | None = None
         found: list[Any] = [None, None]
         if processes().is_main_process:  # the others may come when it has begun already
             found = [self._look(force, recover), self._finished() if recover else None]
@@ -181,11 +182,16 @@ class RunFolder:
     def _log_to_file(self) -> None:
         handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        for each in logging.getLogger("sopa_plugin").handlers[:]:
-            if isinstance(each, logging.FileHandler):  # of a run before, in the same process
-                logging.getLogger("sopa_plugin").removeHandler(each)
-                each.close()
+        self.close_log()
+        self._handler = handler
         logging.getLogger("sopa_plugin").addHandler(handler)
+
+    def close_log(self) -> None:
+        """Ends the log: what the process does next is not of this run."""
+        if self._handler is not None:
+            logging.getLogger("sopa_plugin").removeHandler(self._handler)
+            self._handler.close()
+            self._handler = None
 
     def _check_recoverable(self) -> None:
         if not is_run_folder(self.path):
