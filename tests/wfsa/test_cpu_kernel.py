@@ -306,6 +306,22 @@ def test_gradients_in_a_forked_child_of_a_parent_that_used_torch_threads() -> No
     assert run(SETUP + textwrap.dedent(script)).split() == ["0"]
 
 
+def test_scores_where_freed_memory_is_overwritten_at_once() -> None:
+    """As another thread might; glibc does so when told to, other systems run the plain test."""
+    script = """
+    from sopa_plugin.wfsa import Semiring, reference
+    layout = Layout(tuple(sorted((2, 3, 4, 5) * 4)))
+    given = torch.randn(50, layout.num_scores), index, offsets, torch.randn(layout.num_epsilons)
+    expected = reference.document_scores(layout, Semiring.named("max_sum"), *given, keep_paths=True)
+    found = cpu_kernel.forward(layout, *given, True)
+    print(*(torch.equal(mine, theirs) for mine, theirs in zip(found[:3], expected[:3])))
+    print(torch.equal(cpu_kernel.forward(layout, *given, False)[0], expected[0]))
+    """
+    overwrite = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
+    printed = run(SETUP + textwrap.dedent(script), GLIBC_TUNABLES=overwrite)
+    assert printed.split() == ["True"] * 4
+
+
 def test_compiled_code_is_kept_on_disk_and_threads_may_compile_at_once(tmp_path: Path) -> None:
     # Every best match takes the main path and ends at the sixth token.
     script = """

@@ -17,6 +17,7 @@ from sopa_plugin.wfsa.kernels.vectors import (
     WIDTH,
     address,
     flag,
+    hold,
     load,
     maximum,
     select,
@@ -136,6 +137,10 @@ def _run(
             if paths is not None:
                 paths[0][b, p] = where[lane] >> 1
                 paths[1][b, p] = where[lane] & 1 if where[lane] >= 0 else 0
+    hold(inner)
+    hold(final)
+    hold(at_end)
+    hold(by_epsilon)
     return True
 
 

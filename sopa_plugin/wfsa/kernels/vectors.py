@@ -66,6 +66,16 @@ def address(typing: Any, array: Any, offset: Any) -> Any:
 
 
 @intrinsic
+def hold(typing: Any, array: Any) -> Any:
+    """Keeps an array that is used through its `address` only: numba frees it after its last use."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.void(array), generate
+
+
+@intrinsic
 def load(typing: Any, pointer: Any, offset: Any) -> Any:
     """The vector that starts `offset` elements after `pointer`."""
 
