@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m sopa_plugin.predict",
         description="Classify text: a document a line in, a line of JSON with its label and the "
-        "probabilities of all classes out, in the same order.",
+        "probabilities of all classes out, in the same order. A blank line of text is a document "
+        "with no token and has its answer too.",
     )
     parser.add_argument("run", help="the folder of a finished run, or of any saved model")
     parser.add_argument("-i", "--input", metavar="FILE", help="read this file instead of stdin")

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Literal, Protocol, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from sopa_plugin.data.characters import check_encodable
 from sopa_plugin.errors import UserError
 
 Format = Literal["auto", "text", "json"]
@@ -33,8 +34,9 @@ def predict_stream(
 ) -> None:
     """Classifies each line of `source`; writes one line of JSON for it to `output`.
 
-    Lines end at `\\n` alone; an empty one is an empty document. What has been read is answered at
-    once, so memory does not grow with the input and a slow writer need not wait.
+    Lines end at `\\n` alone; a blank line of text is a document with no token, which is classified
+    like any other, and a blank line among JSON is an error. What has been read is answered at once,
+    so memory does not grow with the input and a slow writer need not wait.
 
     Arguments:
         model: a trained model.
@@ -43,7 +45,8 @@ def predict_stream(
             or, of a JSON object, after all its keys.
         format: what a line holds; `auto` is `json` if the first line is such an object.
 
-    Raises `UserError` naming the line that is not UTF-8 or not such an object.
+    Raises `UserError` naming the line that is not UTF-8, not such an object, or has half of a
+    surrogate pair in it.
     """
     number = 0
     for lines in _blocks(source):
@@ -106,15 +109,27 @@ def _decode(line: bytes, number: int) -> str:
 
 def _is_object(text: str) -> bool:
     try:
-        return "text" in _record(text, 0)
+        return "text" in _parse(text, 0)
     except UserError:
         return False
 
 
 def _record(text: str, number: int) -> dict[str, Any]:
+    record = _parse(text, number)
+    if "\\u" in text:  # only an escape can spell half of a surrogate pair
+        check_encodable(json.dumps(record, ensure_ascii=False), f"input line {number}")
+    return record
+
+
+def _parse(text: str, number: int) -> dict[str, Any]:
+    if not text.strip():
+        raise UserError(
+            f'input line {number}: blank, in JSON lines; take it out, or give {{"text": ""}} for a '
+            "document with no token"
+        )
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(
             f'input line {number}: not JSON ({error}); expected an object, {{"text": "..."}}, or '
             "give --format text"

@@ -68,6 +68,11 @@ def test_json_lines_keep_their_keys() -> None:
     assert list(answers[0]) == ["id", "text", "label", "probabilities"]
 
 
+def test_escapes_that_are_characters_are_taken() -> None:
+    (answer,) = predict(b'{"text": "\\ud83d\\ude00 \\u00e0"}\n')
+    assert answer["text"] == "\U0001f600 à"
+
+
 def test_lines_beyond_a_block_stay_in_order_and_memory_is_bounded() -> None:
     model, output = ByLength(), io.StringIO()
     lines = [f"line {number}" for number in range(30_000)]
@@ -99,6 +104,11 @@ def test_a_line_is_answered_before_the_next_is_written() -> None:
         (b'{"text": "a"}\n{"text": \n', "auto", "input line 2: not JSON"),
         (b'{"text": "a"}\n{"words": "a"}\n', "auto", 'input line 2: expected an object .* "text"'),
         (b"plain\n", "json", "input line 1: not JSON"),
+        (b'{"text": "a"}\n{"text": "\\ud800 film"}\n', "auto", "input line 2: .* surrogate pair"),
+        (b'{"text": "\\ud800 film"}\n', "auto", r"input line 1: .* \('\\ud800'\)"),
+        (b'{"text": "a"}\n{"text": "b", "id": "\\udc00"}\n', "json", "input line 2: .* surrogate"),
+        (b'{"text": "a"}\n\n{"text": "b"}\n', "auto", 'input line 2: blank, .* {"text": ""}'),
+        (b'{"text": "a"}\n' + b"[" * 100_000 + b"\n", "auto", "input line 2: not JSON"),
     ],
 )
 def test_a_faulty_line_is_named_and_those_before_it_are_answered(

@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.characters import check_encodable
 
 # Only these separate words: SST has words with a no-break space inside.
 BLANKS = " \t\n\r\f\v"
@@ -34,21 +34,10 @@ def clean_text(example: Example, lowercase: bool, max_tokens: int | None) -> Exa
     """
     text = example.text.strip(BLANKS)
     if not text.isascii():
-        _check_encodable(text, example.where)
+        check_encodable(text, example.where)
     if lowercase:
         text = text.lower()
     if max_tokens is not None:
         last = list(islice(_WORD.finditer(text), max_tokens))[-1:]
         text = text[: last[0].end()] if last else ""
     return example._replace(text=text)
-
-
-def _check_encodable(text: str, where: str) -> None:
-    """JSON can spell half of a surrogate pair, which is no character and cannot be stored."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{where}: the text has half of a surrogate pair ({text[error.start]!a}), "
-            "which is no character; repair this line or take it out."
-        ) from None
