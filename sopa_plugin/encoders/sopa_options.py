@@ -121,10 +121,40 @@ def _semiring_problems(
             f"semiring '{params['semiring']}' gives no logarithms of its scores; "
             "take output 'score' (semiring 'log' gives the logarithm of sum_product's)",
         )
+    yield from _scale_problems(params, semiring, encoding)
+    dropped = bool(params.get("dropout")) and params.get("dropout_on") == "scores"
+    if dropped and semiring.accepts == {"truth"}:
+        yield (
+            "dropout_on",
+            f"semiring '{params['semiring']}' has true and false alone, and dropout on scores "
+            "makes those that it keeps larger than true; take dropout_on 'products', or dropout 0",
+        )
+
+
+def _scale_problems(
+    params: Mapping[str, Any], semiring: Semiring, encoding: ArcEncoding
+) -> Iterator[tuple[str, str]]:
+    """What scales of arcs cannot be: weights are positive, log-weights of either sign."""
     for key in ("epsilon_scale", "self_loop_scale"):
         scale = params.get(key)
-        if scale is not None and semiring.logarithms and scale <= 0:
+        if scale is None:
+            continue
+        if not math.isfinite(scale):
+            yield key, f"expected a finite number, found {scale}"
+        elif semiring.logarithms and scale <= 0:
             yield key, f"scores are multiplied by it: expected a number above 0, found {scale}"
+        elif semiring.accepts == {"truth"} and scale not in (0, 1):
+            yield (
+                key,
+                f"semiring '{params['semiring']}' has true and false alone: expected 1 or 0, "
+                f"found {scale}",
+            )
+        elif encoding.kind != "log_weight" and scale < 0:
+            yield (
+                key,
+                "scores are multiplied by it, and none is below 0: expected at least 0, "
+                f"found {scale}",
+            )
 
 
 def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -144,8 +174,17 @@ def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not 0 <= params.get("dropout", 0.0) < 1:
         yield "dropout", f"expected a rate of at least 0 and below 1; found {params['dropout']}"
     scale = params.get("output_scale")
-    if scale is not None and scale <= 0:
-        yield "output_scale", f"scores are multiplied by it: expected above 0, found {scale}"
+    if scale is not None and not 0 < scale < math.inf:
+        yield (
+            "output_scale",
+            f"scores are multiplied by it: expected a finite number above 0, found {scale}",
+        )
+    scale = params.get("bias_scale", 1.0)
+    if not 0 <= scale < math.inf:
+        yield (
+            "bias_scale",
+            f"biases are multiplied by it: expected a finite number of at least 0, found {scale}",
+        )
     if params.get("normalization") == "layer" and sum(params["patterns"].values()) == 1:
         yield "normalization", "layer normalization over a single pattern leaves nothing"
 

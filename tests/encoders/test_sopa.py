@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import subprocess
 import sys
@@ -233,7 +234,29 @@ def test_patterns_come_by_length_and_from_json_keys() -> None:
         ({"self_loops": "none", "boundary_loops": True}, "boundary_loops", "self_loops is 'none'"),
         ({"self_loops": "shared", "self_loop_scale": 0.5}, "self_loop_scale", "'shared'"),
         ({"epsilons": False, "epsilon_scale": 0.5}, "epsilon_scale", "no epsilons"),
+        ({"self_loops": "none", "self_loop_scale": 0.5}, "self_loop_scale", "'none'"),
         ({"epsilon_scale": 0.0}, "epsilon_scale", "above 0"),
+        ({"epsilon_scale": -0.5}, "epsilon_scale", "above 0"),
+        ({"self_loop_scale": -0.5}, "self_loop_scale", "above 0"),
+        ({"semiring": "sum_product", "epsilon_scale": -0.5}, "epsilon_scale", "none is below 0"),
+        ({"semiring": "sum_product", "self_loop_scale": -1}, "self_loop_scale", "none is below 0"),
+        ({"semiring": "boolean", "epsilon_scale": -1.0}, "epsilon_scale", "true and false"),
+        ({"semiring": "boolean", "self_loop_scale": 0.5}, "self_loop_scale", "true and false"),
+        ({"epsilon_scale": math.nan}, "epsilon_scale", "finite"),
+        ({"semiring": "max_sum", "epsilon_scale": -math.inf}, "epsilon_scale", "finite"),
+        ({"semiring": "log", "self_loop_scale": math.nan}, "self_loop_scale", "finite"),
+        ({"semiring": "boolean", "self_loop_scale": math.inf}, "self_loop_scale", "finite"),
+        ({"bias_scale": math.nan}, "bias_scale", "finite"),
+        ({"bias_scale": math.inf}, "bias_scale", "finite"),
+        ({"bias_scale": -0.1}, "bias_scale", "at least 0"),
+        ({"output_scale": math.nan}, "output_scale", "finite"),
+        ({"output_scale": math.inf}, "output_scale", "finite"),
+        ({"dropout": math.nan}, "dropout", "below 1"),
+        (
+            {"semiring": "boolean", "dropout": 0.1, "dropout_on": "scores"},
+            "dropout_on",
+            "larger than true",
+        ),
         ({"final_epsilon": False, "empty_matches": True}, "empty_matches", "final_epsilon"),
         ({"dropout": 1.0}, "dropout", "below 1"),
         ({"patterns": {1: 3}}, "patterns", "at least 2 states"),
@@ -253,6 +276,27 @@ def test_senseless_combinations_are_refused(
         Seq2VecEncoder.from_params(config, input_dim=DIM)
     with pytest.raises(ValueError, match=argument):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        # log-weights are added, so one below 0 makes an arc cost more
+        {"semiring": "max_sum", "epsilon_scale": -0.5, "self_loop_scale": -1.0},
+        {"semiring": "log", "epsilon_scale": -0.5, "self_loop_scale": -1.0},
+        {"semiring": "sum_product", "epsilon_scale": 0.0, "self_loop_scale": 0.5},
+        {"semiring": "sum_product", "encoding": "identity", "epsilon_scale": -0.5},
+        {"semiring": "boolean", "epsilon_scale": 0.0, "self_loop_scale": 1},
+        {"semiring": "boolean", "dropout_on": "scores"},
+        {"semiring": "max_sum", "dropout": 0.1, "dropout_on": "scores"},
+        {"bias_scale": 0.0},
+    ],
+)
+def test_scales_and_dropout_that_mean_something_are_taken(options: dict[str, Any]) -> None:
+    assert check(Seq2VecEncoder, {"type": "sopa", "patterns": PATTERNS, **options}) == []
+    scores, epsilon = make(**options).arc_scores(torch.randn(4, DIM))
+    assert scores.isfinite().all()
+    assert epsilon.isfinite().all()
 
 
 def test_every_problem_is_told_at_once() -> None:
