@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
 from sopa_plugin.embedders import TokenEmbedder
@@ -249,7 +251,8 @@ class TextClassifier(PreTrainedModel, Model):
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The model with its tokenizer."""
-        model: Self = cls.from_pretrained(folder)
+        with _no_progress_bar():
+            model: Self = cls.from_pretrained(folder)
         model.tokenizer = AutoTokenizer.from_pretrained(folder)
         return model
 
@@ -295,3 +298,15 @@ def _build_embedder(params: Mapping[str, Any]) -> TokenEmbedder:
     """The embedder of resolved `params`, which are its constructor's, not those of a config."""
     arguments = dict(params)
     return TokenEmbedder.by_name(arguments.pop("type"))(**arguments)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Keeps transformers from drawing a bar over weights that take no time to read."""
+    wanted = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if wanted:
+            transformers_logging.enable_progress_bar()

@@ -23,6 +23,7 @@ from transformers import (
     TrainingArguments,
     pipeline,
 )
+from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
 from sopa_plugin.encoders import Seq2VecEncoder
@@ -208,6 +209,17 @@ def test_auto_classes(tmp_path: Path) -> None:
     batch = tokenizer(["a good film", "bad"], padding=True, return_tensors="pt")
     with torch.no_grad():
         assert torch.equal(loaded(**batch).logits, model(**batch).logits)
+
+
+def test_loading_draws_no_progress_bar(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    build(ENCODERS[0]).save(tmp_path)
+    for enabled in (True, False):
+        switch = "enable_progress_bar" if enabled else "disable_progress_bar"
+        getattr(transformers_logging, switch)()
+        capfd.readouterr()
+        load_model(tmp_path)
+        assert capfd.readouterr().err == ""
+        assert transformers_logging.is_progress_bar_enabled() == enabled  # others' stay
 
 
 def test_many_classes_keep_their_order(tmp_path: Path) -> None:
