@@ -82,8 +82,14 @@ def load_model(folder: str | Path) -> Model:
 def _read_record(folder: Path) -> dict[str, Any]:
     file = folder / CONFIG_FILE
     if not file.is_file():
-        what = "has no trained model in it" if folder.is_dir() else "is not a folder"
-        raise UserError(f"{folder}: {what} ({CONFIG_FILE}); give the folder of a finished run")
+        if folder.is_dir():
+            what = f"has no trained model in it ({CONFIG_FILE})"
+        elif folder.exists():
+            what = "is a file, not a folder"
+        else:
+            here = "" if folder.is_absolute() else f" (the current folder is {Path.cwd()})"
+            what = f"no such folder{here}"
+        raise UserError(f"{folder}: {what}; give the folder of a finished run")
     try:
         return json.loads(file.read_text(encoding="utf-8"))[RECORD]  # type: ignore[no-any-return]
     except (ValueError, KeyError, TypeError) as error:

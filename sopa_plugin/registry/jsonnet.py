@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from sopa_plugin.registry.overrides import apply_overrides
-from sopa_plugin.registry.problems import ConfigError, did_you_mean, found
+from sopa_plugin.registry.problems import ConfigError, found, nearest
 
 _LOCATION = re.compile(r"\t(\S.*?:\d+(?::[\d-]+)?)(?:\t|$)")  # a line of Jsonnet's stack trace
+_SUFFIXES = (".jsonnet", ".json")
 _ABSENT = re.compile(r"couldn't open import")
 
 
@@ -44,16 +45,31 @@ def load_config(
 
 def _read(file: Path) -> str:
     if not file.is_file():
-        siblings = [each.name for each in file.parent.glob("*") if each.is_file()]
-        advice = did_you_mean(file.name, siblings) or f"the current folder is {os.getcwd()}"
         what = "is a folder, not a config file" if file.is_dir() else "no such config file"
-        raise ConfigError(f"{file}: {what}; {advice}")
+        looked = [] if file.is_absolute() else [f"the current folder is {os.getcwd()}"]
+        near = _nearest_file(file)
+        advice = [f"did you mean '{near}'?"] if near is not None else []
+        raise ConfigError("; ".join([f"{file}: {what}", *looked, *advice]))
     data = file.read_bytes()
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: not UTF-8; save the file as UTF-8") from error
+
+
+def _nearest_file(file: Path) -> Path | None:
+    """What may have been meant: beside a file that is not there, or in a folder one level below."""
+    folder = next(each for each in file.parents if each.is_dir())
+    there = [each for each in folder.glob("*") if each.is_file()]
+    there += [each for each in sorted(folder.glob("*/*")) if each.suffix in _SUFFIXES]
+    for each in there:
+        if each.stem == file.stem and each.suffix in _SUFFIXES:
+            return each
+    close = nearest(
+        str(file.relative_to(folder)), [str(each.relative_to(folder)) for each in there]
+    )
+    return folder / close if close is not None else None
 
 
 def _from_json(file: Path, text: str) -> Any:

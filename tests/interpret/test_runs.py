@@ -233,5 +233,5 @@ def test_fixing_a_pattern_at_a_value(call: Call) -> None:
 
 
 def test_what_has_no_patterns_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="no such folder"):
         explain.main([str(tmp_path / "none"), "document", "a film"])

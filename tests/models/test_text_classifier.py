@@ -322,8 +322,11 @@ def test_parameters_are_counted_by_part(vectors: Path) -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no trained model in it"):
         load_model(tmp_path)
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="nowhere: no such folder; give"):
         load_model(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file: is a file, not a folder"):
+        load_model(tmp_path / "file")
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(UserError, match="not the config of a sopa_plugin model"):
         load_model(tmp_path)

@@ -138,8 +138,37 @@ class TestJson:
 class TestMissingFile:
     def test_the_nearest_file_is_named(self, write) -> None:
         file = write("{}", "sopa_sst.jsonnet")
-        with pytest.raises(ConfigError, match=r"no such config file.*'sopa_sst\.jsonnet'"):
+        with pytest.raises(ConfigError, match=r"no such config file.*sopa_sst\.jsonnet'"):
             load_config(file.with_name("sopa_ssst.jsonnet"))
+
+    @pytest.mark.parametrize(
+        ("given", "meant"),
+        [
+            ("sopa.jsonnet", "configs/sopa.jsonnet"),  # one level up
+            ("config/sopa.jsonnet", "configs/sopa.jsonnet"),
+            ("configs/sopa", "configs/sopa.jsonnet"),
+            ("configs/sopa.json", "configs/sopa.jsonnet"),
+            ("configs/sopaa.jsonnet", "configs/sopa.jsonnet"),
+            ("somewhere/else.json", None),
+        ],
+    )
+    def test_the_nearest_file_and_the_current_folder(
+        self, write, tmp_path, monkeypatch, given, meant
+    ) -> None:
+        write("{}", "configs/sopa.jsonnet")
+        write("{}", "configs/bilstm_amazon.jsonnet")
+        write("text", "notes/sopa.txt")
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ConfigError) as caught:
+            load_config(given)
+        expected = f"{given}: no such config file; the current folder is {tmp_path}"
+        advice = f"; did you mean '{meant}'?" if meant else ""
+        assert str(caught.value) == expected + advice
+
+    def test_of_an_absolute_path_the_current_folder_is_no_part(self, tmp_path) -> None:
+        with pytest.raises(ConfigError) as caught:
+            load_config(tmp_path / "sopa.json")
+        assert str(caught.value) == f"{tmp_path / 'sopa.json'}: no such config file"
 
     def test_a_folder_is_no_config(self, tmp_path) -> None:
         with pytest.raises(ConfigError, match="is a folder"):
