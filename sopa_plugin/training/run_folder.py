@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -60,14 +61,38 @@ class RunFolder:
         self._handler: logging.Handler | None = None
         found: list[Any] = [None, None]
         if processes().is_main_process:  # the others may come when it has begun already
+            self._tidy()
             found = [self._look(force, recover), self._finished() if recover else None]
         self.recovering, self.finished = broadcast_object_list(found)
+
+    def _tidy(self) -> None:
+        """Sees to what a killed `--force` left beside the folder: puts it back, or removes it."""
+        for left in self._left_beside("old"):
+            missing = not self.path.exists() or _is_empty_folder(self.path)
+            if missing and is_run_folder(left):
+                if self.path.exists():
+                    self.path.rmdir()
+                os.rename(left, self.path)
+                logger.warning("%s: put back; a killed run with --force had moved it", self.path)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+                logger.info("%s: removed; a killed run with --force had left it", left)
+        for left in self._left_beside("new"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def _left_beside(self, what: str) -> list[Path]:
+        """Folders as `_beside` names them, of any process; the newest first."""
+        name = re.compile(rf"\.{re.escape(self.path.name)}\.{what}-\d+")
+        if not self.path.parent.is_dir():
+            return []
+        left = [each for each in self.path.parent.iterdir() if name.fullmatch(each.name)]
+        return sorted(left, key=lambda each: each.stat().st_mtime, reverse=True)
 
     def _look(self, force: bool, recover: bool) -> bool:
         """Whether there is a run to continue; raises `UserError` if the folder is in the way."""
         if force and recover:
             raise UserError("--force begins anew and --recover continues: give one of them")
-        occupied = self.path.exists() and not (self.path.is_dir() and _is_empty(self.path))
+        occupied = self.path.exists() and not _is_empty_folder(self.path)
         if recover and occupied:
             self._check_recoverable()
         elif occupied and not force:
@@ -229,12 +254,16 @@ def read_config(path: Path) -> dict[str, Any]:
 def write_file(path: Path, text: str) -> None:
     """Writes a text file whole or not at all."""
     aside = path.with_name(f".{path.name}.new")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
-def _is_empty(path: Path) -> bool:
-    return next(path.iterdir(), None) is None
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and next(path.iterdir(), None) is None
 
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterable[str]:

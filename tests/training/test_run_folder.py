@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from sopa_plugin.errors import UserError
 from sopa_plugin.training.run_folder import RunFolder, write_file
 
+ROOT = Path(__file__).parents[2]
 CONFIG = {"dataset": {"type": "sst"}, "model": {}, "trainer": {"lr": 1}}
 
 
@@ -55,6 +60,80 @@ def test_force_deletes_nothing_but_runs(tmp_path: Path, content: str | None) -> 
     assert (precious / "thesis.tex").read_text() == "..."
 
 
+KILLED = """
+import os, shutil, signal, sys
+from sopa_plugin.training.run_folder import RunFolder
+
+rename = os.rename
+
+
+def killed(path, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_between(source, target):
+    if os.path.basename(source).startswith(".moved.new-"):
+        killed(source)
+    rename(source, target)
+
+
+for folder in sys.argv[2:]:
+    if not os.fork():
+        run = RunFolder(folder, eval(sys.argv[1]), force=True)
+        os.rename, shutil.rmtree = killed_between, killed
+        run.start()
+    assert os.wait()[1] == signal.SIGKILL
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what runs with --force left of two others when they were killed.
+
+    `moved` had been moved aside and the new run was not in its place yet; `replaced` had been
+    replaced, and the old run was not deleted yet.
+    """
+    folder = tmp_path_factory.mktemp("killed")
+    for name in ("moved", "replaced"):
+        RunFolder(folder / name, CONFIG).start()
+        (folder / name / "metrics.json").write_text('{"kept": 1}')
+    subprocess.run(
+        [sys.executable, "-c", KILLED, repr(CONFIG), folder / "moved", folder / "replaced"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    return folder
+
+
+def test_a_run_that_a_killed_force_moved_is_put_back(
+    killed: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = killed / "moved"
+    assert not run.exists()
+    others = [killed / ".moved.old-thesis", killed / ".unmoved.old-1"]  # no names that a run gives
+    for each in others:
+        each.mkdir()
+    with pytest.raises(UserError, match="exists already"):
+        RunFolder(run, CONFIG)
+    (message,) = caplog.messages
+    assert message.startswith(f"{run}: put back")
+    assert RunFolder(run, CONFIG, recover=True).finished == {"kept": 1}
+    assert set(killed.glob("*moved*")) == {run, *others}
+
+
+def test_what_a_killed_force_left_is_removed(
+    killed: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    run = killed / "replaced"
+    assert len(list(killed.glob("*replaced*"))) == 2
+    assert RunFolder(run, CONFIG, recover=True).finished is None  # the new run
+    (message,) = caplog.messages
+    assert message.startswith(f"{killed}/.replaced.old-")
+    assert "removed" in message
+    assert list(killed.glob("*replaced*")) == [run]
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("text")
     for options in ({"force": True}, {"recover": True}, {}):
@@ -68,3 +147,4 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_file(tmp_path / "file", "after\ud800")
     assert (tmp_path / "file").read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
