@@ -7,24 +7,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from accelerate import Accelerator
 from datasets import Dataset
 from numpy.typing import NDArray
 
+from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.split_files import SPLITS
 from sopa_plugin.errors import UserError
-from sopa_plugin.models import Model, load_model
+from sopa_plugin.models import Model, TextClassifier, load_model
 from sopa_plugin.registry import build
 from sopa_plugin.training.metrics import classification_metrics
 from sopa_plugin.training.run_folder import read_config
 
 
 def evaluate_split(
-    prefix: str, log_probabilities: NDArray[np.floating], labels: Sequence[int]
+    prefix: str,
+    log_probabilities: NDArray[np.floating],
+    labels: Sequence[int] | NDArray[np.integer],
 ) -> dict[str, Any]:
     """Metrics under AllenNLP's flat names (`test_accuracy`)."""
     metrics = classification_metrics(log_probabilities, np.array(labels))
     return {f"{prefix}_{name}": value for name, value in metrics.items()}
+
+
+def shared_log_probabilities(
+    model: TextClassifier, documents: Documents, accelerator: Accelerator
+) -> NDArray[np.floating]:
+    """Log-probabilities `[documents, labels]`, each document's computed by some one process.
+
+    Every process gets all of them.
+    """
+    batches = list(model.evaluation_batches(documents))
+    mine = batches[accelerator.process_index :: accelerator.num_processes]
+    logits = accelerator.reduce(model.logits(documents, iter(mine)), "sum")
+    return logits.double().log_softmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
 
 
 def evaluate_run(

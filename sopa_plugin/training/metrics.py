@@ -1,6 +1,10 @@
-"""What is measured of a classifier on a set of documents."""
+"""What is measured of a classifier on a set of documents, and said of its training."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,3 +37,27 @@ def macro_f1(predictions: NDArray[np.integer], labels: NDArray[np.integer]) -> f
         # F1 = 2 TP / (2 TP + FP + FN)
         scores.append(2 * (true & predicted).sum() / (true.sum() + predicted.sum()))
     return float(np.mean(scores))
+
+
+def training_summary(
+    history: Sequence[Mapping[str, Any]], best_epoch: int, seconds: float
+) -> dict[str, Any]:
+    """What a trainer knows of a whole training, by AllenNLP's names (see `Trainer.train`).
+
+    Arguments:
+        history: metrics of every epoch, `training_*` and `validation_*`.
+        best_epoch: its number, counted from 0.
+        seconds: that the training took.
+    """
+    best = {
+        f"best_{key}": value
+        for key, value in history[best_epoch].items()
+        if key.startswith("validation_")
+    }
+    return {
+        "best_epoch": best_epoch,
+        "training_epochs": len(history),
+        "training_duration": str(timedelta(seconds=seconds)),
+        **history[-1],
+        **best,
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,8 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.extras import require
 from sopa_plugin.models import Model
 from sopa_plugin.models.linear_model import LinearModel
-from sopa_plugin.training.metrics import classification_metrics
+from sopa_plugin.training.evaluation import evaluate_split
+from sopa_plugin.training.metrics import training_summary
 from sopa_plugin.training.run_folder import RunFolder
 from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
 
@@ -79,21 +79,12 @@ class SklearnTrainer(Trainer):
         self._fit(model, features, labels["train"])
         metrics: Metrics = {"epoch": 0}
         for split, prefix in (("train", "training"), ("dev", "validation")):
-            found = classification_metrics(
-                model.log_probabilities(data[split]["text"]), labels[split]
-            )
-            metrics |= {f"{prefix}_{name}": value for name, value in found.items()}
+            log_probabilities = model.log_probabilities(data[split]["text"])
+            metrics |= evaluate_split(prefix, log_probabilities, labels[split])
         run.log_epochs([metrics])
         if on_epoch is not None:
             on_epoch(metrics)
-        best = {f"best_{key}": metrics[key] for key in metrics if key.startswith("validation_")}
-        return {
-            "best_epoch": 0,
-            "training_epochs": 1,
-            "training_duration": str(timedelta(seconds=time.monotonic() - began)),
-            **metrics,
-            **best,
-        }
+        return training_summary([metrics], best_epoch=0, seconds=time.monotonic() - began)
 
     def _fit(self, model: LinearModel, features: Any, labels: np.ndarray) -> None:
         linear_model = require("sklearn.linear_model", "the trainer sklearn")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sopa_plugin.training.metrics import classification_metrics, macro_f1
+from sopa_plugin.training.metrics import classification_metrics, macro_f1, training_summary
 
 
 def test_by_hand() -> None:
@@ -25,6 +25,22 @@ def test_by_hand() -> None:
 def test_a_class_that_is_nowhere_does_not_count() -> None:
     assert macro_f1(np.array([0, 2]), np.array([0, 2])) == 1
     assert macro_f1(np.array([0, 1]), np.array([0, 0])) == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_summary_has_the_last_epoch_and_the_best_on_dev() -> None:
+    history = [
+        {"epoch": 0, "training_loss": 0.9, "validation_loss": 0.5},
+        {"epoch": 1, "training_loss": 0.3, "validation_loss": 0.7},
+    ]
+    assert training_summary(history, best_epoch=0, seconds=61) == {
+        "best_epoch": 0,
+        "training_epochs": 2,
+        "training_duration": "0:01:01",
+        "epoch": 1,
+        "training_loss": 0.3,
+        "validation_loss": 0.7,
+        "best_validation_loss": 0.5,
+    }
 
 
 @settings(deadline=None)  # importing scikit-learn takes a while
