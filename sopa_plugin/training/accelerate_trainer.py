@@ -16,6 +16,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, TextClassifier
 from sopa_plugin.registry import Lazy
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
+from sopa_plugin.training.evaluation import shared_log_probabilities
 from sopa_plugin.training.metric_tracker import ValidationMetric
 from sopa_plugin.training.optimizers import Optimizer
 from sopa_plugin.training.run_folder import RunFolder
@@ -171,6 +172,7 @@ class AccelerateTrainer(Trainer):
             for split, each in documents.items():
                 embedded = embed_once(model, each, run.cache / split, self.accelerator)
                 setattr(loop, split, embedded)
+        self.accelerator.init_trackers("tracking", config=_flat(run.config))
         metrics = loop.run(on_epoch)
         for tracker in self.accelerator.trackers:
             tracker.finish()
@@ -180,8 +182,15 @@ class AccelerateTrainer(Trainer):
         """Log-probabilities `[texts, labels]`, the work shared out among the processes."""
         assert isinstance(model, TextClassifier)
         assert self.accelerator is not None
-        documents = model.encode_texts(texts)
-        batches = list(model.evaluation_batches(documents))
-        mine = batches[self.accelerator.process_index :: self.accelerator.num_processes]
-        logits = self.accelerator.reduce(model.logits(documents, iter(mine)), "sum")
-        return logits.double().log_softmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
+        return shared_log_probabilities(model, model.encode_texts(texts), self.accelerator)
+
+
+def _flat(config: Any, path: str = "") -> dict[str, Any]:
+    """A nested config as trackers take it: dotted paths, plain values."""
+    if not isinstance(config, dict):
+        plain = isinstance(config, int | float | str | bool)
+        return {path: config if plain else str(config)}
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{path}.{key}" if path else str(key))
+    return flat
