@@ -12,6 +12,7 @@ from random import Random
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from sopa_plugin.data.readers.example import Example
+from sopa_plugin.data.readers.split_files import SPLITS
 from sopa_plugin.errors import UserError
 
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -125,6 +126,4 @@ def to_dataset(examples: Sequence[Example], names: Sequence[str]) -> Dataset:
 
 def to_dataset_dict(splits: Mapping[str, Sequence[Example]], names: Sequence[str]) -> DatasetDict:
     """One data set a split, all with the same `ClassLabel`."""
-    return DatasetDict(
-        {split: to_dataset(splits[split], names) for split in ("train", "dev", "test")}
-    )
+    return DatasetDict({split: to_dataset(splits[split], names) for split in SPLITS})

@@ -15,7 +15,7 @@ import pyarrow
 from datasets import ClassLabel, Dataset
 from pyarrow import parquet
 
-from sopa_plugin.data.readers.split_files import canonical_split, split_of
+from sopa_plugin.data.readers.split_files import SPLITS, canonical_split, split_of
 from sopa_plugin.errors import UserError
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -109,7 +109,7 @@ def canonical_splits(
     """
     if names is None:
         splits = {canonical_split(name): table for name, table in tables.items()}
-        return {name: splits[name] for name in ("train", "dev", "test") if name in splits}
+        return {name: splits[name] for name in SPLITS if name in splits}
     missing = [name for name in names.values() if name not in tables]
     if missing:
         raise UserError(
