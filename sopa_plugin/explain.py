@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from sopa_plugin.command_line import (
@@ -19,6 +20,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.runs import RunReader
 from sopa_plugin.registry import import_plugins
+from sopa_plugin.training.run_folder import write_file
 
 SUFFIXES = {
     ".txt": "text",
@@ -27,33 +29,41 @@ SUFFIXES = {
     ".htm": "html",
     ".svg": "svg",
 }
+_CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments, explains and writes."""
     args = _parser().parse_args(argv)
+    form = _form(args)
     import_plugins(args.include_package)
     reader = RunReader(args.run, args.replacement, choose_device(args.device))
     match args.action:
         case "patterns":
+            reader.check_names(args.names)
             texts = _lines(args.lines) if args.lines else reader.texts(args.data, args.split)
             reading = reader.patterns(texts, args.k, args.words)
             chosen = reading.only(args.names) if args.names else reading.first(args.top)
             if args.automaton:
                 chosen = chosen.automata()
-            _write(chosen, args)
+            _write(chosen, form, args.output)
         case "document":
             texts = args.text or _lines(args.input)
             if args.activations:
-                _write(reader.explainer.activations(next(iter(texts), ""), args.activations), args)
+                reader.check_names([args.activations])
+                states = reader.explainer.activations(next(iter(texts), ""), args.activations)
+                _write(states, form, args.output)
             else:
-                _write(reader.documents(texts, args.target, args.shown), args)
+                _write(reader.documents(texts, args.target, args.shown), form, args.output)
         case "report":
-            _write(reader.report(args.data, args.split, args.k, args.examples, args.shown), args)
+            report = reader.report(args.data, args.split, args.k, args.examples, args.shown)
+            _write(report, form, args.output)
         case "silence":
-            _write(reader.edit(args.names, {}, args.serialization_dir), args)
+            edited = reader.edit(args.names, {}, args.serialization_dir)
+            _write(edited, form, args.output)
         case "fix":
-            _write(reader.edit([], dict(args.values), args.serialization_dir), args)
+            edited = reader.edit([], dict(args.values), args.serialization_dir)
+            _write(edited, form, args.output)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +99,9 @@ def _patterns_parser(actions: argparse._SubParsersAction) -> None:
 
 def _document_parser(actions: argparse._SubParsersAction) -> None:
     parser = actions.add_parser("document", help="why documents get their labels")
-    parser.add_argument("text", nargs="*", help="documents; by default stdin, one a line")
+    parser.add_argument(
+        "text", nargs="*", type=_text, help="documents; by default stdin, one a line"
+    )
     parser.add_argument("-i", "--input", default="-", metavar="FILE", help="a document a line")
     parser.add_argument("--target", metavar="LABEL", help="explain this label, not the predicted")
     parser.add_argument("--shown", type=_count, default=10, help="contributions shown (default 10)")
@@ -151,44 +163,75 @@ def _add_common(parser: argparse.ArgumentParser, forms: Sequence[str]) -> None:
         "--format", choices=forms, help="default: the output file's suffix, or text"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write this file instead of stdout")
+    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
     parser.set_defaults(forms=forms)
     add_device(parser)
     add_include_package(parser)
 
 
-def _write(explanation: Explanation, args: argparse.Namespace) -> None:
-    """Writes stdout or a file, whole or not at all."""
+def _form(args: argparse.Namespace) -> str:
+    """What to write; raises `UserError`, before anything is read, where it cannot be written."""
     path = Path(args.output) if args.output else None
-    form = args.format or (SUFFIXES.get(path.suffix.lower(), "") if path else "text")
+    form: str = args.format or (SUFFIXES.get(path.suffix.lower(), "") if path else "text")
     if form not in args.forms:
         raise UserError(
             f"{path}: {args.action} can be written as {', '.join(args.forms)}; end the file's name "
             f"so ({', '.join(SUFFIXES)}), or give --format"
         )
-    if path is None:
+    if path is not None and path.is_dir():
+        raise UserError(f"{path}: is a folder; name a file in it with -o")
+    if path is not None and path.is_file() and not args.force:
+        raise UserError(
+            f"{path}: the output file exists already; choose another with -o, or replace it with "
+            "--force"
+        )
+    return form
+
+
+def _write(explanation: Explanation, form: str, output: str | None) -> None:
+    """Writes stdout or a file, whole or not at all."""
+    if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         print(explanation.render(form, color), end="")
         return
-    text = explanation.render(form)
+    path, text = Path(output), explanation.render(form)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        if path.exists() and not path.is_file():  # a pipe or device, which stays what it is
+            path.write_text(text, encoding="utf-8")
+        else:
+            write_file(path.resolve(), text)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _lines(path: str) -> Iterator[str]:
     """The lines of a file, one at a time."""
-    if path == "-":
-        sys.stdin.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield from (line.rstrip("\n") for line in sys.stdin)
-        return
+    name = "input" if path == "-" else path
     try:
-        with Path(path).open(encoding="utf-8", newline="\n") as lines:
-            yield from (line.rstrip("\n") for line in lines)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from error
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield _decode(line.removesuffix(b"\n"), f"{name}: line {number}")
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read ({error.strerror})") from error
+
+
+def _decode(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{where}: not UTF-8 (byte {line[error.start]:#04x}); {_CONVERT}"
+        ) from error
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:  # Python's mark of a byte that it could not read
+        raise argparse.ArgumentTypeError(f"not UTF-8; {_CONVERT}") from error
+    return text
 
 
 def _amount(text: str) -> int:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
+from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.render.markup import joined
+
+NEAREST = 5
+"""Names of patterns that an error tells, at most."""
 
 
 def pattern_names(lengths: Sequence[int]) -> tuple[str, ...]:
@@ -18,6 +23,15 @@ def pattern_names(lengths: Sequence[int]) -> tuple[str, ...]:
         seen[length] = seen.get(length, 0) + 1
         names.append(f"{length}-{seen[length]}")
     return tuple(names)
+
+
+def unknown_pattern(name: str, names: Iterable[str]) -> UserError:
+    """The error that says so, with the nearest of the `names` that there are."""
+    near = get_close_matches(name, list(names), n=NEAREST, cutoff=0.0)
+    return UserError(
+        f"no pattern is called {name!r}; the nearest are {', '.join(near)} (a name is the number "
+        "of states and the rank among those)"
+    )
 
 
 def finite(score: float) -> float | None:

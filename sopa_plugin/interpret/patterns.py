@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.arcs import ArcReading
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.match import Match, finite
+from sopa_plugin.interpret.match import Match, finite, unknown_pattern
 from sopa_plugin.interpret.render.automaton import automata_html, automata_svg
 from sopa_plugin.interpret.render.cards import cards_html, cards_svg
 from sopa_plugin.interpret.render.terminal import automata_text, patterns_text
@@ -108,7 +107,7 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         known = {pattern.name: pattern for pattern in self.patterns}
         for name in names:
             if name not in known:
-                raise UserError(f"no pattern {name!r}; there are {', '.join(sorted(known))}")
+                raise unknown_pattern(name, known)
         chosen = tuple(known[name] for name in names)
         return PatternsReading(chosen, self.documents, self.replacement)
 

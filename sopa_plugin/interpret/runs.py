@@ -49,6 +49,11 @@ class RunReader:
         self.subject.model.to_device(device)
         self.explainer = Explainer(self.subject, replacement)
 
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raises `UserError` where there is no pattern of one of the `names`."""
+        for name in names:
+            self.subject.number(name)
+
     def split(self, name: str) -> Dataset:
         """The run's own train, dev or test set.
 
@@ -104,6 +109,7 @@ class RunReader:
             values: what to hold others at, by name, as numbers of the document vector.
             output: a new folder for the edited model, if wanted.
         """
+        self.check_names([*names, *values])
         output = None if output is None else new_folder(output)
         if self.explainer.replacement == "mean" and names:
             self.explainer.use_means_of(self.texts(None, "train"))

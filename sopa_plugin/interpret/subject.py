@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.match import pattern_names
+from sopa_plugin.interpret.match import pattern_names, unknown_pattern
 
 VOCABULARY_CHUNK = 4096
 
@@ -58,14 +58,9 @@ class Subject(ABC):
         Raises:
             UserError: There is no such pattern.
         """
-        try:
-            return self.names.index(name)
-        except ValueError:
-            lengths = sorted(set(self.encoder.layout.lengths))
-            known = ", ".join(
-                f"{d}-1 to {d}-{self.encoder.layout.lengths.count(d)}" for d in lengths
-            )
-            raise UserError(f"no pattern is called {name!r}; there are {known}") from None
+        if name not in self.names:
+            raise unknown_pattern(name, self.names)
+        return self.names.index(name)
 
     def prepare(self) -> None:  # noqa: B027  (there may be nothing to do)
         """Makes ready to read many documents."""

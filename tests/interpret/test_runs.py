@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
+import resource
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,6 +100,94 @@ def test_a_mistake_is_one_line_and_no_traceback(
     assert left.value.code == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == "error: no label 'bad'; expected one of negative, positive"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["patterns", "2-33"],
+        ["document", "a film", "--activations", "2-33"],
+        ["silence", "2-1", "2-33"],
+        ["silence", "2-33", "--replacement", "mean"],
+        ["fix", "2-1=1", "2-33=0"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_name_is_told_before_data_are_read(
+    arguments: list[str], run: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"  # a model alone: there are no data to read
+    shutil.copytree(run, model, ignore=shutil.ignore_patterns("experiment.json"))
+    with pytest.raises(UserError) as caught:
+        explain.main([str(model), *arguments])
+    start, _, names = str(caught.value).partition("; the nearest are ")
+    assert start == "no pattern is called '2-33'"
+    assert names.startswith("2-3, ")
+    assert len(re.findall(r"\d-\d", names)) == 5
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_file_is_replaced_by_force_alone_and_before_anything_is_read(
+    form: str, call: Call, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    arguments = ["document", "a film", "--format", form, "-o", str(file)]
+    with pytest.raises(UserError, match=r"file: the output file exists already.* --force"):
+        explain.main(["no_such_run", *arguments])
+    assert file.read_text() == "precious"
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert call(*arguments[:-1], str(link), "--force") == ""
+    assert "film" in file.read_text()
+    assert link.is_symlink()
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "link"}
+    with pytest.raises(UserError, match="is a folder"):
+        call(*arguments[:-1], str(tmp_path))
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_was(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "out.txt"
+    file.write_text("before")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))  # as a disk that is full then
+    try:
+        with pytest.raises(UserError, match=r"out\.txt: cannot be written \(File too large\)"):
+            call("document", "a film", "-o", str(file), "--force")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_pipe_is_written_to_as_it_is(call: Call, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    call("document", "a film", "--format", "json", "-o", str(pipe))
+    with os.fdopen(reader) as written:
+        assert json.loads(written.read())["tokens"] == ["a", "film"]
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_bytes_that_are_no_utf_8_are_one_error(
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"fine\ncaf\xe9\n")
+    with pytest.raises(UserError, match=r"lines: line 2: not UTF-8 \(byte 0xe9\); convert"):
+        explain.main([str(run), "document", "-i", str(lines)])
+    with pytest.raises(SystemExit):
+        explain.main([str(run), "document", os.fsdecode(b"caf\xe9")])
+    assert "argument text: not UTF-8; convert" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.read_bytes())))
+    with pytest.raises(UserError, match="input: line 2: not UTF-8"):
+        explain.main([str(run), "document"])
 
 
 @pytest.mark.parametrize(

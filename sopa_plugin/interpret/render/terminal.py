@@ -30,6 +30,15 @@ WIDTH = 80
 _CODES = {"for": "34;1", "against": "33", "muted": "2", "strong": "1", "loop": "35"}
 
 
+_PICTURES = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}  # ␀ to ␟, ␡
+_VISIBLE = _PICTURES | dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE000)], 0xFFFD)
+
+
+def visible(text: str) -> str:
+    """`text` without the control characters that a terminal would obey: ␛ stands for ESC."""
+    return text.translate(_VISIBLE)
+
+
 class Paint:
     """Wraps text in ANSI codes where colour is wanted."""
 
@@ -57,7 +66,9 @@ def automata_text(reading: PatternsReading, color: bool) -> str:
     paint = Paint(color)
     parts = []
     for pattern in reading:
-        rows = [arc_cells(arc, pattern.num_states) for arc in pattern.arcs]
+        rows = [
+            [visible(cell) for cell in arc_cells(arc, pattern.num_states)] for arc in pattern.arcs
+        ]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:-1]
         lines = [paint(f"Pattern {pattern.name}", "strong")]
         for row in rows:
@@ -73,7 +84,7 @@ def pattern_text(reading: PatternReading, paint: Paint) -> str:
     effect = ""
     if reading.label is not None:
         sign = mark(reading.direction if reading.strength else 0)
-        effect = paint(f"  {sign} {reading.label} {signed(reading.strength)}", side)
+        effect = paint(f"  {sign} {visible(reading.label)} {signed(reading.strength)}", side)
     facts = f"  fires in {percent(reading.fires)}  best {number(reading.best)}"
     lines = [paint(f"Pattern {reading.name}", "strong") + effect + paint(facts, "muted")]
     lines += aligned(reading.matches, paint)
@@ -86,9 +97,11 @@ def aligned(matches: tuple[Match, ...], paint: Paint) -> list[str]:
     """Phrases, one a line, states below one another."""
     rows = [
         {
-            column.state: " ".join(
-                (["[ε]"] if column.epsilon else [column.word] if column.word else [])
-                + [f"↻{word}" for word in column.loops]
+            column.state: visible(
+                " ".join(
+                    (["[ε]"] if column.epsilon else [column.word] if column.word else [])
+                    + [f"↻{word}" for word in column.loops]
+                )
             )
             for column in match.columns()
         }
@@ -109,9 +122,10 @@ def document_text(explanation: DocumentExplanation, color: bool) -> str:
     paint = Paint(color)
     target = explanation.target
     share = percent(explanation.probabilities[target])
-    gold = f" (labelled {explanation.gold})" if explanation.gold is not None else ""
+    gold = f" (labelled {visible(explanation.gold)})" if explanation.gold is not None else ""
     lines = [
-        f"{paint(explanation.predicted, 'strong')}{gold}; explained: {target}, probability {share}",
+        f"{paint(visible(explanation.predicted), 'strong')}{gold}; explained: {visible(target)}, "
+        f"probability {share}",
         "",
         _underlined(explanation, paint),
         "",
@@ -120,7 +134,7 @@ def document_text(explanation: DocumentExplanation, color: bool) -> str:
     for rank, item in enumerate(explanation.shown, start=1):
         value = item.effect[target]
         kind = "for" if value > 0 else "against"
-        phrase = item.match.phrase if item.match else "(no match)"
+        phrase = visible(item.match.phrase) if item.match else "(no match)"
         figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", kind)
         lines.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
     lines.append("")
@@ -134,7 +148,7 @@ def document_text(explanation: DocumentExplanation, color: bool) -> str:
 
 def _underlined(explanation: DocumentExplanation, paint: Paint) -> str:
     """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
-    spans, words = lay_spans(explanation), pieces(explanation.tokens)
+    spans, words = lay_spans(explanation), pieces(map(visible, explanation.tokens))
     lines: list[dict[int, int]] = [{}]  # by position, the column at which a word starts
     used = 0
     for position, (blank, text) in enumerate(words):
@@ -199,8 +213,9 @@ def activations_text(activations: StateActivations, color: bool) -> str:
     on_path = set()
     if activations.match:
         on_path = {(step.position, step.reaches) for step in activations.match.steps}
-    widths = [max(3, columns(token)) for token in activations.tokens]
-    pairs = zip(activations.tokens, widths, strict=True)
+    tokens = [visible(token) for token in activations.tokens]
+    widths = [max(3, columns(token)) for token in tokens]
+    pairs = zip(tokens, widths, strict=True)
     lines = [paint(f"Pattern {activations.pattern}", "strong")]
     lines.append(" " * 7 + " ".join(padded(token, width) for token, width in pairs))
     for state in range(activations.num_states):
@@ -222,14 +237,15 @@ def report_text(report: ModelReport, color: bool) -> str:
     """Figures, confusion, faithfulness, patterns, documents."""
     paint = Paint(color)
     metrics, found = report.metrics, report.faithfulness
+    labels = [visible(label) for label in report.labels]
     lines = [
-        paint(report.name, "strong"),
+        paint(visible(report.name), "strong"),
         f"accuracy {metrics['accuracy']:.4f}  macro F1 {metrics['macro_f1']:.4f}  "
         f"loss {metrics['loss']:.4f}  on {int(metrics['examples']):,} documents",
         "",
-        "labelled / predicted  " + "  ".join(f"{label:>10}" for label in report.labels),
+        "labelled / predicted  " + "  ".join(f"{label:>10}" for label in labels),
     ]
-    for label, counts in zip(report.labels, report.confusion, strict=True):
+    for label, counts in zip(labels, report.confusion, strict=True):
         lines.append(f"{label:>20}  " + "  ".join(f"{count:>10,}" for count in counts))
     lines += [
         "",

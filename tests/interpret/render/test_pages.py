@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
+from sopa_plugin.interpret.report import Faithfulness, ModelReport
 
 HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "\x00", "\ud800", "😀"]
 HOSTILE += ["👩‍👩‍👧", "שלום", "עולם", ",", "مرحبا", "ＡＢ", "日本"]
@@ -120,6 +123,39 @@ def test_the_text_of_a_document_is_there_word_for_word(hostile: Explainer) -> No
     text = re.sub(r"[▲▼]\d+|[\u200e\u200f]", "", "".join(page.text))
     shown = " ".join(["the", *HOSTILE, "good"]).replace("\x00", "�").replace("\ud800", "�")
     assert shown in text
+
+
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "report"])
+def test_a_terminal_gets_no_control_character_of_a_document(
+    kind: str, color: bool, make_explainer: Callable[..., Explainer], vectors: dict[str, Any]
+) -> None:
+    """Words and labels that would colour or move the cursor come out in visible form."""
+    sequences = ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\rover", "\x7f", "new\nline"]
+    random = np.random.default_rng(1)
+    vectors |= {word: random.normal(size=6) for word in sequences}
+    plain = make_explainer().subject
+    labels = ["\x1b[31mnegative", "neutral", "positive\x9b"]
+    explainer = Explainer.from_encoder(plain.encoder, vectors, plain._head, labels)
+    document = ["the", *sequences, "good"]
+    patterns = explainer.patterns([document, sequences[::-1], ["bad", "film"]], k=3)
+    explained = explainer.document(document, gold=labels[0], target=labels[2], shown=99)
+    text = {
+        "document": explained,
+        "patterns": patterns,
+        "automata": patterns.automata(),
+        "activations": explainer.activations(document, "5-1"),
+        "report": ModelReport(
+            "\x1b[Hmodel", tuple(labels), {"accuracy": 1.0, "macro_f1": 1.0, "loss": 0.1,
+            "examples": 1}, ((1, 0, 0),) * 3, patterns, Faithfulness(1, 0, 0, 0, 0),
+            (explained,), (), (),
+        ),
+    }[kind].to_text(color)  # fmt: skip
+    painted = re.sub(r"\x1b\[(?:34;1|33|2|1|35|0)m", "", text) if color else text
+    assert (text != painted) == color
+    assert not [c for c in painted if unicodedata.category(c) == "Cc" and c != "\n"]
+    assert "␛[2J" in text
+    assert "new␊line" in text
 
 
 def test_direction_is_left_to_the_text(hostile: Explainer) -> None:
