@@ -75,6 +75,12 @@ def set_up_logging() -> None:
         sys.modules["transformers"].utils.logging.disable_progress_bar()
 
 
+def log_experiments_alone() -> None:
+    """Logs no more than warnings of trainings, of which a command runs many, and their data."""
+    logging.getLogger("sopa_plugin").setLevel(logging.WARNING)
+    logging.getLogger("sopa_plugin.experiments").setLevel(logging.INFO)
+
+
 def add_include_package(parser: argparse.ArgumentParser) -> None:
     """`--include-package`, which commands that read configs have."""
     parser.add_argument(

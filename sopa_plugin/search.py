@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.command_line import add_include_package, add_override, run_command
+from sopa_plugin.command_line import (
+    add_include_package,
+    add_override,
+    log_experiments_alone,
+    run_command,
+)
 from sopa_plugin.errors import UserError
 from sopa_plugin.experiments import Search, run_search
 from sopa_plugin.registry import (
@@ -17,8 +21,6 @@ from sopa_plugin.registry import (
     import_plugins,
     load_config,
 )
-
-logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -52,12 +54,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="N",
         help="processes to start, each with one thread; by default this one alone, with all cores",
     )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="log every epoch of trials that run in this process, not only a line for each trial",
+    )
     parser.add_argument("--validate", action="store_true", help="check the space and stop")
     add_override(parser)
     add_include_package(parser)
     args = parser.parse_args(argv)
     if args.workers < 1:
         raise UserError(f"--workers: expected at least 1, found {args.workers}")
+    if not args.verbose:
+        log_experiments_alone()
     import_plugins(args.include_package)
     search = read_search(args.space, args.base, args.num_trials, args.override)
     if args.validate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -64,12 +63,12 @@ def _start(packages: list[str]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
-    from sopa_plugin.command_line import set_up_logging
+    from sopa_plugin.command_line import log_experiments_alone, set_up_logging
     from sopa_plugin.registry import import_plugins
 
     torch.set_num_threads(1)
     set_up_logging()
-    logging.getLogger("sopa_plugin").setLevel(logging.WARNING)
+    log_experiments_alone()
     import_plugins(packages)
 
 

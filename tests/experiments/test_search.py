@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sopa_plugin.command_line import run_command
 from sopa_plugin.errors import UserError
 from sopa_plugin.experiments import Search, run_search, search
 from sopa_plugin.registry import ConfigError, build
@@ -111,6 +113,31 @@ def test_killed_and_two_processes_in_one_folder(whole, tmp_path):
         line.split(":")[0] for log in logs for line in log.splitlines() if line.startswith("trial")
     ]
     assert sorted(ran) == [f"trial {number}" for number in range(4)]
+
+
+@pytest.fixture
+def levels():
+    """The loggers' levels, as they were before a command set them."""
+    loggers = [logging.getLogger(f"sopa_plugin{part}") for part in ("", ".experiments")]
+    before = [each.level for each in loggers]
+    yield
+    for each, level in zip(loggers, before, strict=True):
+        each.setLevel(level)
+
+
+@pytest.mark.parametrize(("arguments", "epochs"), [([], 0), (["--verbose"], 3)])
+@pytest.mark.usefixtures("levels")
+def test_a_trial_is_a_line(arguments, epochs, tmp_path, caplog):
+    from sopa_plugin.search import main
+
+    file = tmp_path / "space.json"
+    file.write_text(json.dumps({**SPACE, "num_trials": 1}))
+    with pytest.raises(SystemExit) as left:
+        run_command(lambda: main([str(file), "-s", str(tmp_path / "run"), *arguments]))
+    assert left.value.code == 0
+    assert sum(each.startswith("trial 0: dev loss ") for each in caplog.messages) == 1
+    assert sum(each.startswith("epoch ") for each in caplog.messages) == epochs
+    assert epochs or len(caplog.messages) == 1
 
 
 def test_database_tpe_and_pruning(tmp_path):
