@@ -61,10 +61,10 @@ def _read(file: Path) -> str:
 def _nearest_file(file: Path) -> Path | None:
     """What may have been meant: beside a file that is not there, or in a folder one level below."""
     folder = next(each for each in file.parents if each.is_dir())
-    there = [each for each in folder.glob("*") if each.is_file()]
-    there += [each for each in sorted(folder.glob("*/*")) if each.suffix in _SUFFIXES]
+    beside, below = sorted(folder.glob("*")), sorted(folder.glob("*/*"))
+    there = [each for each in [*beside, *below] if each.suffix in _SUFFIXES and each.is_file()]
     for each in there:
-        if each.stem == file.stem and each.suffix in _SUFFIXES:
+        if each.stem == file.stem:
             return each
     close = nearest(
         str(file.relative_to(folder)), [str(each.relative_to(folder)) for each in there]

@@ -158,6 +158,7 @@ class TestMissingFile:
         write("{}", "configs/sopa.jsonnet")
         write("{}", "configs/bilstm_amazon.jsonnet")
         write("text", "notes/sopa.txt")
+        write("text", "sopa.py")
         monkeypatch.chdir(tmp_path)
         with pytest.raises(ConfigError) as caught:
             load_config(given)
