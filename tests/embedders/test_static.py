@@ -57,6 +57,44 @@ def test_vectors_as_they_are(vectors: str) -> None:
     assert rows(embedder, tokenizer, "film good").tolist() == [[0, 2], [3, 4]]
 
 
+def test_whitened_vectors_have_unit_covariance_over_the_vocabulary(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    drawn = torch.randn(50, 3) @ torch.randn(3, 3) + 5
+    lines = [f"w{i} {' '.join(map(str, row))}\n" for i, row in enumerate(drawn.tolist())]
+    (tmp_path / "vectors.txt").write_text("".join(lines))
+    tokenizer = tokenizer_of(" ".join(f"w{i}" for i in range(50)))
+
+    def covariance(whiten: float) -> torch.Tensor:
+        path = str(tmp_path / "vectors.txt")
+        embedder = build(tokenizer, vectors=path, whiten=whiten, normalize=False)
+        return embedder.weight[2:].detach().T.cov(correction=0)
+
+    torch.testing.assert_close(covariance(1), torch.eye(3), atol=1e-3, rtol=1e-3)
+    before = covariance(0)
+    torch.testing.assert_close(covariance(0.5) @ covariance(0.5), before, atol=1e-3, rtol=1e-3)
+
+
+def test_whitened_vectors_of_few_words_by_hand(vectors: str) -> None:
+    # (3, 4) and (0, 2) differ from their mean by (1.5, 1) and its opposite, of length 1.803.
+    tokenizer = tokenizer_of("good film")
+    embedder = build(tokenizer, vectors=vectors, whiten=1, normalize=False)
+    found = rows(embedder, tokenizer, "good film unseen")
+    expected = torch.tensor([[0.83205, 0.5547], [-0.83205, -0.5547], [0, 0]])
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"whiten": 0.5}, "only together with `vectors`"),
+        ({"vectors": "vectors.txt", "whiten": 1.5}, "expected 0 <= whiten <= 1, found 1.5"),
+    ],
+)
+def test_whitening_that_makes_no_sense_is_a_problem(params: dict[str, Any], message: str) -> None:
+    problems = check(TokenEmbedder, {"type": "static", **params})
+    assert any(message in str(problem) for problem in problems)
+
+
 def test_lower_cased_text_finds_cased_rows(vectors: str) -> None:
     tokenizer = tokenizer_of("BAD good", lowercase=True)
     embedder = build(tokenizer, vectors=vectors, normalize=False)
