@@ -19,6 +19,10 @@ local titles = {
   sopa_max_sum_no_self_loops: 'SoPa ms1 without sl',
   sopa_max_sum_no_epsilons: 'SoPa ms1 without eps',
   sopa_max_sum_no_self_loops_no_epsilons: 'SoPa ms1 without sl, eps',
+  dan_whitened: 'DAN, whitened',
+  bilstm_whitened: 'BiLSTM, whitened',
+  cnn_whitened: 'CNN, whitened',
+  sopa_whitened: 'SoPa, whitened',
   tfidf: 'TF-IDF',
   bag_of_vectors: 'Bag of vectors',
   minilm_linear: 'MiniLM + linear',
@@ -27,7 +31,7 @@ local titles = {
 local data_titles = { sst: 'SST', amazon: 'Amazon', roc: 'ROC' };
 
 // A large BiLSTM takes most of the time of a small budget.
-local smaller = if small then { bilstm+: { dim+: { values: [100] } } } else {};
+local smaller = if small then { [name]+: { dim+: { values: [100] } } for name in ['bilstm', 'bilstm_whitened'] } else {};
 
 {
   // Models and data sets by name, in the order of the table.

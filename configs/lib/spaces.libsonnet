@@ -49,6 +49,10 @@ local sopa = {
   sopa_max_sum_no_self_loops_no_epsilons: sopa,
 
   // Not in the paper.
+  dan_whitened: self.dan,
+  bilstm_whitened: self.bilstm,
+  cnn_whitened: self.cnn,
+  sopa_whitened: self.sopa,
   tfidf: {
     C: C([0.1, 0.3, 1, 3, 10, 30, 100]),
     ngram: one_of(['model.max_ngram'], [1, 2, 3]),
