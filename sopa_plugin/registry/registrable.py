@@ -45,6 +45,11 @@ class Registrable:
     every argument as `fill_defaults` writes it, and reads nothing. An argument that does not fit
     its hint has its default there, or is absent: a `KeyError` then ends the check of that part.
 
+    A constructor that takes `**kwargs` (and no `*args`) and hands them on to `super().__init__`
+    need not repeat the arguments of the base: a config may give them all, by the hints and
+    defaults of the base. It names those that have another hint or default here; one that itself
+    sets an argument of the base spells out the others instead.
+
     Attributes:
         default_implementation: the name used where a config gives no `type`.
         handed_over: constructor arguments that the builder supplies (dimensions, labels,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import logging
 import typing
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 REQUIRED = inspect.Parameter.empty
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+_BY_KEY = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 logger = logging.getLogger(__name__)
 
@@ -33,39 +35,49 @@ class Argument:
 def arguments(make: Callable[..., Any]) -> dict[str, Argument]:
     """The arguments that a config can give to `make`, a class, classmethod or function.
 
-    `*args` and `**kwargs` are left out: what they would take has no name or type to check.
+    `**kwargs` of the constructor of a class stand for the arguments of the next constructor in the
+    order of `super`, and so on; of an argument named twice the first hint and default count.
+    Beside `*args`, in functions and classmethods they are left out, as `*args` are: what they would
+    take has no name or type to check.
     """
     return dict(_arguments(make))
 
 
 @functools.cache  # resolving hints is most of the time of a check
 def _arguments(make: Callable[..., Any]) -> dict[str, Argument]:
-    function = constructor_of(make) if isinstance(make, type) else make
-    if function is None:
-        return {}
-    parameters = list(inspect.signature(function).parameters.values())
-    if isinstance(make, type):
-        parameters = parameters[1:]  # self
-    hints = _hints(function)
-    return {
-        each.name: Argument(each.name, hints.get(each.name, Any), each.default)
-        for each in parameters
-        if each.kind not in _VARIADIC
-    }
+    taken: dict[str, Argument] = {}
+    for function in constructors(make) if isinstance(make, type) else [make]:
+        parameters = list(inspect.signature(function).parameters.values())
+        if isinstance(make, type):
+            parameters = parameters[1:]  # self
+        hints = _hints(function)
+        for each in parameters:
+            if each.kind in _BY_KEY:
+                argument = Argument(each.name, hints.get(each.name, Any), each.default)
+                taken.setdefault(each.name, argument)
+        kinds = [each.kind for each in parameters]
+        if _KWARGS not in kinds or _ARGS in kinds:
+            break
+    return taken
 
 
-def constructor_of(cls: type) -> Callable[..., Any] | None:
-    """The `__init__` (or `__new__`) written in Python that `cls` is built by, if there is one."""
-    for function in (cls.__init__, cls.__new__):  # type: ignore[misc]
-        if inspect.isfunction(function):
-            return function
-    return None
+def constructors(cls: type) -> list[Callable[..., Any]]:
+    """What builds `cls`: every `__init__` in the order of `super`, up to one not written in Python.
+
+    Where that is the first one, every `__new__`.
+    """
+    for name in ("__init__", "__new__"):
+        functions = [getattr(each, name) for each in cls.__mro__ if name in vars(each)]
+        written = list(itertools.takewhile(inspect.isfunction, functions))
+        if written:
+            return written
+    return []
 
 
 def buildable(cls: type) -> bool:
     """Whether the arguments of `cls` can be read: not so for classes written in C (a tensor)."""
     plain = all(getattr(cls, each) is getattr(object, each) for each in ("__init__", "__new__"))
-    return cls is not object and (plain or constructor_of(cls) is not None)
+    return cls is not object and (plain or bool(constructors(cls)))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

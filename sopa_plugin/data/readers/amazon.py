@@ -71,28 +71,10 @@ class AmazonReader(DatasetReader):
     def __init__(
         self,
         path: LocalPath,
-        lowercase: bool = False,
-        max_tokens: int | None = None,
-        max_train_examples: int | None = None,
-        subsample_seed: int = 0,
-        dev_size: float | int | None = None,
-        test_size: float | int | None = None,
-        split_seed: int = 0,
-        encoding: str = "utf-8",
         empty_text: Literal["error", "drop"] = "drop",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            path,
-            lowercase=lowercase,
-            max_tokens=max_tokens,
-            max_train_examples=max_train_examples,
-            subsample_seed=subsample_seed,
-            dev_size=dev_size,
-            test_size=test_size,
-            split_seed=split_seed,
-            encoding=encoding,
-            empty_text=empty_text,
-        )
+        super().__init__(path, empty_text=empty_text, **options)
 
     def sources(self) -> dict[str, Path | Table]:
         splits = self._locate(_is_reviews, _EXPECTED, _may_lack_split)

@@ -35,7 +35,8 @@ class DatasetReader(ABC, Registrable):
     A subclass says where each split is (`sources`) and what one source holds (`examples`); what
     is done to the texts and sets afterwards is the same for all and done here, in this order:
     texts are cleaned, a missing test set and then a missing dev set are split off the training
-    set, and of what is left `max_train_examples` are taken. Nothing is cached.
+    set, and of what is left `max_train_examples` are taken. Nothing is cached. A constructor of a
+    subclass takes its own arguments, and `**options` for those below, which it hands on.
 
     Args:
         path: a local folder or file, or the id of a data set on the Hugging Face Hub.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
 from sopa_plugin.data.readers.example import Example
@@ -54,28 +54,10 @@ class RocReader(DatasetReader):
     def __init__(
         self,
         path: LocalPath,
-        lowercase: bool = False,
-        max_tokens: int | None = None,
-        max_train_examples: int | None = None,
-        subsample_seed: int = 0,
         dev_size: float | int = 0.1,
-        test_size: float | int | None = None,
-        split_seed: int = 0,
-        encoding: str = "utf-8",
-        empty_text: Literal["error", "drop"] = "error",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            path,
-            lowercase=lowercase,
-            max_tokens=max_tokens,
-            max_train_examples=max_train_examples,
-            subsample_seed=subsample_seed,
-            dev_size=dev_size,
-            test_size=test_size,
-            split_seed=split_seed,
-            encoding=encoding,
-            empty_text=empty_text,
-        )
+        super().__init__(path, dev_size=dev_size, **options)
 
     def sources(self) -> dict[str, Path | Table]:
         tables = self._tables()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Splits
 from sopa_plugin.data.readers.example import BLANKS, Example
@@ -55,28 +55,9 @@ class SstReader(DatasetReader):
         self,
         path: LocalPath,
         granularity: Literal["binary", "fine"] = "binary",
-        lowercase: bool = False,
-        max_tokens: int | None = None,
-        max_train_examples: int | None = None,
-        subsample_seed: int = 0,
-        dev_size: float | int | None = None,
-        test_size: float | int | None = None,
-        split_seed: int = 0,
-        encoding: str = "utf-8",
-        empty_text: Literal["error", "drop"] = "error",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            path,
-            lowercase=lowercase,
-            max_tokens=max_tokens,
-            max_train_examples=max_train_examples,
-            subsample_seed=subsample_seed,
-            dev_size=dev_size,
-            test_size=test_size,
-            split_seed=split_seed,
-            encoding=encoding,
-            empty_text=empty_text,
-        )
+        super().__init__(path, **options)
         if granularity not in ("binary", "fine"):
             raise UserError(f"granularity: expected 'binary' or 'fine', found {granularity!r}")
         self.granularity = granularity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from datasets import ClassLabel
 
@@ -66,28 +66,9 @@ class TextReader(DatasetReader):
         column_names: list[str] | None = None,
         split_names: dict[str, str] | None = None,
         config_name: str | None = None,
-        lowercase: bool = False,
-        max_tokens: int | None = None,
-        max_train_examples: int | None = None,
-        subsample_seed: int = 0,
-        dev_size: float | int | None = None,
-        test_size: float | int | None = None,
-        split_seed: int = 0,
-        encoding: str = "utf-8",
-        empty_text: Literal["error", "drop"] = "error",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            path,
-            lowercase=lowercase,
-            max_tokens=max_tokens,
-            max_train_examples=max_train_examples,
-            subsample_seed=subsample_seed,
-            dev_size=dev_size,
-            test_size=test_size,
-            split_seed=split_seed,
-            encoding=encoding,
-            empty_text=empty_text,
-        )
+        super().__init__(path, **options)
         self.split_paths = {
             split: value
             for split, value in (("train", train), ("dev", dev), ("test", test))

@@ -8,11 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sopa_plugin.data.readers import DatasetReader, SstReader, TextReader
 from sopa_plugin.errors import UserError
+from sopa_plugin.registry import check, fill_defaults
 
 Write = Callable[..., Path]
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -40,6 +42,30 @@ def test_every_reader_is_registered_with_the_shared_options() -> None:
         )
         assert {key: getattr(reader, key) for key in options} == options
         assert reader.empty_text == "drop"
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("amazon", {"empty_text": "drop"}),
+        ("roc", {"dev_size": 0.1}),
+        ("sst", {"granularity": "binary"}),
+        ("text", {"text_column": "text", "train": None}),
+    ],
+)
+def test_the_shared_options_in_a_config(name: str, own: dict[str, Any]) -> None:
+    filled = fill_defaults(DatasetReader, {"type": name, "path": "x"})
+    shared = {"lowercase": False, "max_tokens": None, "max_train_examples": None}
+    shared |= {"subsample_seed": 0, "dev_size": None, "test_size": None, "split_seed": 0}
+    shared |= {"encoding": "utf-8", "empty_text": "error"}
+    assert filled | shared | own == filled
+    config = {"type": name, "path": "x", "max_tokens": "3", "empty_text": "dorp", "lower_case": 1}
+    found = {each.path: each.hint for each in check(DatasetReader, config)}
+    assert found == {
+        "max_tokens": "remove the quotes",
+        "empty_text": "did you mean 'drop'?",
+        "lower_case": "did you mean 'lowercase'?",
+    }
 
 
 def test_blanks_at_the_ends_case_and_length(folder: str) -> None:
