@@ -14,8 +14,11 @@ def test_averages_the_hidden_states_of_each_document_alone() -> None:
     tokens = torch.randn(3, 6, 3)
     mask = torch.arange(6) < torch.tensor(lengths)[:, None]
     document = encoder(tokens, mask)
+    both = torch.nn.LSTM(3, 4, batch_first=True, bidirectional=True)
+    ahead, back = encoder.forward_lstm.state_dict(), encoder.backward_lstm.state_dict()
+    both.load_state_dict(ahead | {f"{name}_reverse": each for name, each in back.items()})
     for row, length in enumerate(lengths):
-        states, _ = encoder.lstm(tokens[row : row + 1, :length])
+        states, _ = both(tokens[row : row + 1, :length])
         torch.testing.assert_close(document[row], states[0].mean(dim=0))
 
 
@@ -25,7 +28,7 @@ def test_one_step_by_hand() -> None:
         for parameter in encoder.parameters():
             parameter.zero_()
         # gates i, f, g, o: all open by half, but the forward candidate is tanh(v)
-        encoder.lstm.weight_ih_l0[2] = 1.0
+        encoder.forward_lstm.weight_ih_l0[2] = 1.0
     forward = 0.5 * (0.5 * torch.tensor(2.0).tanh()).tanh()
     document = encoder(torch.tensor([[[2.0]]]), torch.ones(1, 1))
     torch.testing.assert_close(document, torch.stack([forward, torch.tensor(0.0)])[None])
