@@ -96,7 +96,7 @@ def test_experiments_are_sound(path, budget, monkeypatch):
     description = read_description(str(path), [], [])
     assert description.tuning.num_trials == {"small": 8, "paper": 30}[budget]
     assert len(description.seeds) == 3
-    epochs = description.tuning.limit("num_epochs", None)
+    epochs = description.tuning.limit("num_epochs", "sst", None)
     assert epochs == {"small": 30, "paper": 250}[budget]
 
 

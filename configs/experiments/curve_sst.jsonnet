@@ -3,7 +3,7 @@ local experiment = import '../lib/experiment.libsonnet';
 
 experiment.compare(
   'SST with few training sentences',
-  ['sopa', 'dan', 'hard', 'bilstm', 'cnn'],
+  ['sopa', 'sopa_whitened', 'dan', 'hard', 'bilstm', 'cnn', 'tfidf'],
   ['sst'],
   sizes=[100, 500, 1000, 2500, null],
 )

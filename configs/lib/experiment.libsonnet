@@ -56,8 +56,9 @@ local smaller = if small then { [name]+: { dim+: { values: [100] } } for name in
     // an epoch of 100 sentences is a single step
     then {
       num_trials: 8,
-      num_epochs: { '100': 200, '500': 100, '1000': 60, '2500': 40, all: 30 },
-      patience: { '100': 30, '500': 15, '1000': 10, '2500': 6, all: 5 },
+      // (nor do ROC and the sample of Amazon reviews have many, and they are slow to start on)
+      num_epochs: { '100': 200, '500': 100, '1000': 60, '2500': 40, roc: 60, amazon: 60, all: 30 },
+      patience: { '100': 30, '500': 15, '1000': 10, '2500': 6, roc: 12, amazon: 12, all: 5 },
     }
     else { num_trials: 30, num_epochs: 250, patience: 30 },
     reference: 'sopa',

@@ -24,8 +24,9 @@ class Tuning:
         num_trials: how many configs a random search tries; 0 takes the model's config as it is.
         metric: by which dev figure the best is picked: `-loss`, `+accuracy` or `+macro_f1`.
         num_epochs, patience: of every run, of trainers that have these; null leaves each its own.
-            Either a number, or numbers by training size (`{'100': 250, all: 30}`): an epoch of a
-            small training set is a few steps. Sizes that are not named take `all`'s.
+            Either a number, or numbers by training size (`{'100': 250, all: 30}`), or by name of a
+            data set that is taken whole (`{roc: 60, all: 30}`): an epoch of a small training set is
+            a few steps. What is not named takes `all`'s.
         seed: of the search.
     """
 
@@ -45,10 +46,11 @@ class Tuning:
             if isinstance(value, Mapping) and ALL not in value:
                 yield key, f"expected '{ALL}' among the sizes, found {', '.join(value) or 'none'}"
 
-    def limit(self, key: str, size: int | None) -> int | None:
-        """`num_epochs` or `patience` for a training size."""
+    def limit(self, key: str, data: str, size: int | None) -> int | None:
+        """`num_epochs` or `patience` for a training size of a data set."""
         value: int | dict[str, int] | None = getattr(self, key)
-        return value.get(size_name(size), value[ALL]) if isinstance(value, dict) else value
+        name = data if size is None else str(size)
+        return value.get(name, value[ALL]) if isinstance(value, dict) else value
 
 
 @dataclass
@@ -190,7 +192,7 @@ class Description:
             config["dataset"]["max_train_examples"] = cell.size
             config["dataset"]["subsample_seed"] = seed
         for key in ("num_epochs", "patience"):
-            value = self.tuning.limit(key, cell.size)
+            value = self.tuning.limit(key, cell.data, cell.size)
             trainer = {**config.get("trainer", {}), key: value}
             if value is not None and not check(Experiment, {**config, "trainer": trainer}):
                 config["trainer"] = trainer

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sopa_plugin.experiments.curve import draw_curves
-from sopa_plugin.experiments.description import Cell, Description, size_name
+from sopa_plugin.experiments.description import Cell, Description
 from sopa_plugin.experiments.runner import CellState
 from sopa_plugin.experiments.statistics import RESAMPLES
 from sopa_plugin.experiments.summary import CellSummary, summarize
@@ -55,7 +55,7 @@ def _markdown(
     tuned = "no tuning"
     if tuning.num_trials:
         limits = [
-            f"{name} {_by_size(description, key)}"
+            f"{name} {_by_cell(description, key)}"
             for key, name in (("num_epochs", "at most so many epochs:"), ("patience", "patience"))
             if getattr(tuning, key) is not None
         ]
@@ -88,8 +88,14 @@ def _markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def _by_size(description: Description, key: str) -> str:
-    limits = {size: description.tuning.limit(key, size) for size in description.sizes}
-    if len(set(limits.values())) == 1:
-        return str(next(iter(limits.values())))
-    return ", ".join(f"{limit} ({size_name(size)})" for size, limit in limits.items())
+def _by_cell(description: Description, key: str) -> str:
+    """A limit as words: one number, or each with the data sets and sizes that it is for."""
+    cells: dict[int | None, list[str]] = {}
+    for data, entry in description.data.items():
+        for size in description.sizes:
+            limit = description.tuning.limit(key, data, size)
+            name = entry.title if size is None else f"{entry.title} {size}"
+            cells.setdefault(limit, []).append(name)
+    if len(cells) == 1:
+        return str(next(iter(cells)))
+    return ", ".join(f"{limit} ({', '.join(names)})" for limit, names in cells.items())
