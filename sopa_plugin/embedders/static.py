@@ -19,6 +19,7 @@ from sopa_plugin.registry import LocalPath
 logger = logging.getLogger(__name__)
 
 DEFAULT_DIM = 300  # of the paper's GloVe 840B vectors
+_WORDS = 1 << 16  # whose vectors are copied to float64 at once
 
 
 @TokenEmbedder.register("static")
@@ -41,7 +42,8 @@ class StaticEmbedder(TokenEmbedder):
         trainable: Whether the vectors are trained; null trains only random ones.
         normalize: Scale each vector to unit length, as in the paper (trained vectors start so).
         unknown: The vector of `[UNK]` and of words that the file lacks: `zero`, the `mean` of the
-            others, or `random` ones as long as the others (`[UNK]` and each word its own).
+            others (not where these are whitened, and so have none), or `random` ones as long as
+            the others (`[UNK]` and each word its own).
 
     Raises:
         ValueError: A size below 1.
@@ -90,7 +92,12 @@ class StaticEmbedder(TokenEmbedder):
         if not 0 <= whiten <= 1:
             yield "whiten", f"expected 0 <= whiten <= 1, found {whiten}"
         elif whiten and params.get("vectors") is None:
-            yield "whiten", "expected only together with `vectors`, whose vectors it changes"
+            yield (
+                "whiten",
+                f"expected 0 without `vectors`, whose vectors it changes; found {whiten}",
+            )
+        elif whiten and params.get("unknown") == "mean":
+            yield "unknown", "the mean of whitened vectors is zero; take unknown 'zero' or 'random'"
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
@@ -143,7 +150,7 @@ class StaticEmbedder(TokenEmbedder):
             self._check_found(vectors, len(known), len(rows))
             found = torch.from_numpy(table[known]).to(self.weight)
             share = params.get("whiten", 0)
-            self.weight[known] = whitened(found, share) if share else found
+            self.weight[known] = whitened(found, share) if share and known else found
         lacking = torch.ones(len(self.weight), dtype=torch.bool)
         lacking[known] = False
         self.weight[lacking] = self._unknown_vectors(self.weight[~lacking], int(lacking.sum()))
@@ -177,14 +184,17 @@ def whitened(vectors: Tensor, share: float) -> Tensor:
 
     With a `share` of 1 their covariance becomes the identity, so that the few directions in which
     most words differ (their frequency among them) do not drown the others; compare Mu and Viswanath
-    (ICLR 2018). Directions in which no vector differs stay zero.
+    (ICLR 2018). Directions in which no vector differs become zero.
     """
-    centred = vectors - vectors.mean(dim=0)
-    # shape: [dim], [dim, dim]
-    variances, directions = torch.linalg.eigh(centred.T @ centred / max(len(vectors), 1))
-    differ = variances > variances[-1] * torch.finfo(vectors.dtype).eps * len(variances)
+    mean = vectors.mean(dim=0, dtype=torch.float64)
+    # shape: [dim, dim]; float32 would lose directions of little variance
+    covariance = vectors.new_zeros(len(mean), len(mean), dtype=torch.float64)
+    for some in vectors.split(_WORDS):
+        covariance += (some - mean).T @ (some - mean) / len(vectors)
+    variances, directions = torch.linalg.eigh(covariance)
+    differ = variances > variances[-1] * torch.finfo(torch.float64).eps * len(variances)
     scales = torch.where(differ, variances, torch.inf) ** (-share / 2)
-    result: Tensor = centred @ (directions * scales) @ directions.T
+    result: Tensor = (vectors - mean.to(vectors)) @ (directions * scales @ directions.T).to(vectors)
     return result
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.tokenizers import WhitespaceTokenizer
 from sopa_plugin.embedders import StaticEmbedder, TokenEmbedder
+from sopa_plugin.embedders.static import whitened
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import check, fill_defaults
 
@@ -83,16 +85,31 @@ def test_whitened_vectors_of_few_words_by_hand(vectors: str) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_whitening_of_what_hardly_differs() -> None:
+    torch.manual_seed(0)
+    drawn = torch.randn(50, 3) * torch.tensor([1, 1e-4, 0])
+    covariance = whitened(drawn, 1).T.cov(correction=0)
+    torch.testing.assert_close(covariance, torch.diag(torch.tensor([1.0, 1, 0])))
+    same = torch.tensor([0.1, 0.3, 123.456]).expand(7, 3)
+    assert not whitened(same, 1).any()
+
+
+def test_whitening_without_words(vectors: str) -> None:
+    tokenizer = tokenizer_of("")
+    assert not build(tokenizer, vectors=vectors, whiten=1).weight.any()
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"whiten": 0.5}, "only together with `vectors`"),
+        ({"whiten": 0.5}, "whiten: expected 0 without `vectors`, .* found 0.5"),
+        ({"vectors": "vectors.txt", "whiten": 0.5, "unknown": "mean"}, "unknown: the mean of"),
         ({"vectors": "vectors.txt", "whiten": 1.5}, "expected 0 <= whiten <= 1, found 1.5"),
     ],
 )
 def test_whitening_that_makes_no_sense_is_a_problem(params: dict[str, Any], message: str) -> None:
     problems = check(TokenEmbedder, {"type": "static", **params})
-    assert any(message in str(problem) for problem in problems)
+    assert any(re.search(message, str(problem)) for problem in problems)
 
 
 def test_lower_cased_text_finds_cased_rows(vectors: str) -> None:
