@@ -60,7 +60,9 @@ def _read(file: Path) -> str:
 
 def _nearest_file(file: Path) -> Path | None:
     """What may have been meant: beside a file that is not there, or in a folder one level below."""
-    folder = next(each for each in file.parents if each.is_dir())
+    folder = next((each for each in file.parents if each.is_dir()), None)
+    if folder is None:  # it is the current folder or the root
+        return None
     beside, below = sorted(folder.glob("*")), sorted(folder.glob("*/*"))
     there = [each for each in [*beside, *below] if each.suffix in _SUFFIXES and each.is_file()]
     for each in there:

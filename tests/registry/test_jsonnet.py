@@ -171,6 +171,11 @@ class TestMissingFile:
             load_config(tmp_path / "sopa.json")
         assert str(caught.value) == f"{tmp_path / 'sopa.json'}: no such config file"
 
+    @pytest.mark.parametrize("folder", ["", ".", "/"])
+    def test_nor_is_one_that_lies_in_no_other(self, folder) -> None:
+        with pytest.raises(ConfigError, match="is a folder, not a config file"):
+            load_config(folder)
+
     def test_a_folder_is_no_config(self, tmp_path) -> None:
         with pytest.raises(ConfigError, match="is a folder"):
             load_config(tmp_path)
