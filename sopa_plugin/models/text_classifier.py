@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import (
@@ -25,6 +26,7 @@ from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batc
 from sopa_plugin.embedders import TokenEmbedder
 from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.packing import Packed, offsets_of, pad
+from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.matcher import Matcher, save_matcher
 from sopa_plugin.matcher.compiler import compile_model, obstacle
@@ -250,9 +252,23 @@ class TextClassifier(PreTrainedModel, Model):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The model with its tokenizer."""
-        with _no_progress_bar():
-            model: Self = cls.from_pretrained(folder)
+        """The model with its tokenizer.
+
+        Raises `UserError` if the weights in the folder are not those of the model.
+        """
+        model: Self
+        try:
+            with _no_progress_bar():
+                model, loaded = cls.from_pretrained(folder, output_loading_info=True)
+        except (OSError, SafetensorError, RuntimeError) as error:  # absent, cut short, other shapes
+            raise UserError(f"{folder}: the weights cannot be read ({error})") from error
+        missing, unknown = sorted(loaded["missing_keys"]), sorted(loaded["unexpected_keys"])
+        if missing or unknown:
+            raise UserError(
+                f"{folder}: the weights are not those of the config (missing: "
+                f"{', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}); "
+                "another version of the code may have saved them: train the model again"
+            )
         model.tokenizer = AutoTokenizer.from_pretrained(folder)
         return model
 

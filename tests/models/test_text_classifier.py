@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -220,6 +220,23 @@ def test_loading_draws_no_progress_bar(tmp_path: Path, capfd: pytest.CaptureFixt
         load_model(tmp_path)
         assert capfd.readouterr().err == ""
         assert transformers_logging.is_progress_bar_enabled() == enabled  # others' stay
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    build({"type": "bilstm", "hidden_dim": 2}).save(tmp_path)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    weights["encoder.lstm.bias"] = weights.pop("encoder.forward_lstm.bias_ih_l0")
+    save_file(weights, file, metadata={"format": "pt"})
+    names = r"missing: encoder\.forward_lstm\.bias_ih_l0; unknown: encoder\.lstm\.bias\)"
+    with pytest.raises(UserError, match=names):
+        load_model(tmp_path)
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(UserError, match="the weights cannot be read"):
+        load_model(tmp_path)
+    file.unlink()
+    with pytest.raises(UserError, match="the weights cannot be read"):
+        load_model(tmp_path)
 
 
 def test_many_classes_keep_their_order(tmp_path: Path) -> None:
