@@ -14,6 +14,8 @@ from sopa_plugin.training import Experiment
 from sopa_plugin.training.metric_tracker import ValidationMetric
 
 ALL = "all"  # how files and tables call the whole training set
+_LIMITS = ("num_epochs", "patience")
+_SIZE = re.compile(r"[1-9]\d*")
 
 
 @dataclass
@@ -41,10 +43,13 @@ class Tuning:
         """Problems with values that type hints cannot tell."""
         if params["num_trials"] < 0:
             yield "num_trials", f"expected at least 0, found {params['num_trials']}"
-        for key in ("num_epochs", "patience"):
+        for key in _LIMITS:
             value = params[key]
             if isinstance(value, Mapping) and ALL not in value:
                 yield key, f"expected '{ALL}' among the sizes, found {', '.join(value) or 'none'}"
+            for limit in value.values() if isinstance(value, Mapping) else [value]:
+                if limit is not None and limit < 1:
+                    yield key, f"expected at least 1, found {limit}"
 
     def limit(self, key: str, data: str, size: int | None) -> int | None:
         """`num_epochs` or `patience` for a training size of a data set."""
@@ -174,6 +179,8 @@ class Description:
         for size in params["sizes"]:
             if size is not None and size < 1:
                 yield "sizes", f"expected numbers above 0, or null for all; found {size}"
+        data_names = [entry["name"] for entry in params["data"]]
+        yield from _limit_problems(params["tuning"] or {}, data_names)
         yield from dict.fromkeys(_config_problems(params["data"], params["models"]))
 
     def cells(self) -> list[Cell]:
@@ -191,12 +198,28 @@ class Description:
         if cell.size is not None:
             config["dataset"]["max_train_examples"] = cell.size
             config["dataset"]["subsample_seed"] = seed
-        for key in ("num_epochs", "patience"):
+        for key in _LIMITS:
             value = self.tuning.limit(key, cell.data, cell.size)
             trainer = {**config.get("trainer", {}), key: value}
             if value is not None and not check(Experiment, {**config, "trainer": trainer}):
                 config["trainer"] = trainer
         return {**config, "seed": seed}
+
+
+def _limit_problems(
+    tuning: Mapping[str, Any], data_names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Limits of what is neither a size nor a data set, which nothing would take."""
+    for key in _LIMITS:
+        limits = tuning.get(key)
+        for name in limits if isinstance(limits, Mapping) else ():
+            if not _SIZE.fullmatch(name) and name not in (ALL, *data_names):
+                known = ", ".join(data_names) or "none"
+                yield (
+                    f"tuning.{key}",
+                    f"expected numbers of training examples, data sets ({known}) and '{ALL}'; "
+                    f"found '{name}'",
+                )
 
 
 def _config_problems(

@@ -36,6 +36,16 @@ def test_limits_by_training_size(description):
     assert found.config(Cell("sst", "dan", None), 1)["trainer"]["num_epochs"] == 4
 
 
+def test_limits_of_a_data_set_that_is_taken_whole(description):
+    description["tuning"]["patience"] = {"60": 5, "sst": 7, "all": 4}
+    found = build(Description, description)
+    assert found.config(Cell("sst", "dan", None), 1)["trainer"]["patience"] == 7
+    assert found.config(Cell("sst", "dan", 60), 1)["trainer"]["patience"] == 5
+    description["data"].append({**description["data"][0], "name": "other"})
+    other = build(Description, description)
+    assert other.config(Cell("other", "dan", None), 1)["trainer"]["patience"] == 4
+
+
 def test_subsets_are_nested_and_the_same_for_every_model(description):
     from sopa_plugin.data.readers import DatasetReader
 
@@ -57,6 +67,14 @@ def test_subsets_are_nested_and_the_same_for_every_model(description):
         ({"sizes": [0]}, ["numbers above 0"]),
         ({"tuning": {"metric": "loss"}}, ["tuning.metric"]),
         ({"tuning": {"num_epochs": {"100": 3}}}, ["expected 'all' among the sizes"]),
+        (
+            {"tuning": {"num_epochs": {"stt": 3, "1OO": 3, "all": 9}}},
+            ["tuning.num_epochs: ", "data sets (sst) and 'all'; found 'stt'", "found '1OO'"],
+        ),
+        (
+            {"tuning": {"num_epochs": 0, "patience": {"sst": -1, "all": 1}}},
+            ["num_epochs: expected at least 1, found 0", "patience: expected at least 1, found -1"],
+        ),
         ({"title": 3, "sede": 1}, ["title", "sede", "seeds"]),
     ],
 )
