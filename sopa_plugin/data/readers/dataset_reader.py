@@ -283,6 +283,8 @@ def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             )
         elif value < 1 and isinstance(value, int):
             yield key, f"expected at least 1, found {value}"
+    if params["empty_text"] not in ("error", "drop"):
+        yield "empty_text", f"expected 'error' or 'drop', found {params['empty_text']!r}"
     try:
         codecs.lookup(params["encoding"])
     except LookupError:

@@ -68,6 +68,14 @@ def test_the_shared_options_in_a_config(name: str, own: dict[str, Any]) -> None:
     }
 
 
+def test_what_to_do_with_empty_texts_is_one_of_two(folder: str) -> None:
+    for wrong in ("dorp", True):
+        with pytest.raises(
+            UserError, match=f"empty_text: expected 'error' or 'drop', found {wrong!r}"
+        ):
+            TextReader(folder, empty_text=wrong)
+
+
 def test_blanks_at_the_ends_case_and_length(folder: str) -> None:
     assert "Text 1\tOf\u00a0Class  X" in texts(TextReader(folder))
     assert "text 1\tof\u00a0class  x" in texts(TextReader(folder, lowercase=True))
