@@ -172,14 +172,14 @@ def _add_common(parser: argparse.ArgumentParser, forms: Sequence[str]) -> None:
 def _form(args: argparse.Namespace) -> str:
     """What to write; raises `UserError`, before anything is read, where it cannot be written."""
     path = Path(args.output) if args.output else None
+    if path is not None and path.is_dir():
+        raise UserError(f"{path}: is a folder; name a file in it with -o")
     form: str = args.format or (SUFFIXES.get(path.suffix.lower(), "") if path else "text")
     if form not in args.forms:
         raise UserError(
             f"{path}: {args.action} can be written as {', '.join(args.forms)}; end the file's name "
             f"so ({', '.join(SUFFIXES)}), or give --format"
         )
-    if path is not None and path.is_dir():
-        raise UserError(f"{path}: is a folder; name a file in it with -o")
     if path is not None and path.is_file() and not args.force:
         raise UserError(
             f"{path}: the output file exists already; choose another with -o, or replace it with "

@@ -143,7 +143,7 @@ def test_a_file_is_replaced_by_force_alone_and_before_anything_is_read(
     assert link.is_symlink()
     assert {each.name for each in tmp_path.iterdir()} == {"file", "link"}
     with pytest.raises(UserError, match="is a folder"):
-        call(*arguments[:-1], str(tmp_path))
+        call("document", "a film", "-o", str(tmp_path))
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(call: Call, tmp_path: Path) -> None:
