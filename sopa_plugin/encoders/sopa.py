@@ -21,12 +21,19 @@ from sopa_plugin.encoders.sopa_options import (
     Output,
     SelfLoops,
     SopaOptions,
+    arcs_start_at_half,
     layout_of,
     loops_can_matter,
     problems_of,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.wfsa import BestMatches, Layout, Semiring, best_matches, document_scores
+from sopa_plugin.wfsa import (
+    BestMatches,
+    Layout,
+    Semiring,
+    best_matches,
+    document_scores,
+)
 
 
 class Operands(NamedTuple):
@@ -75,11 +82,12 @@ class SopaEncoder(PackedSeq2VecEncoder):
         dropout_on: `products`: a dropped arc scores a token as it would a zero vector, E(bias), so
             none becomes a sure match; `scores`: the encoded score as the semiring holds it is
             dropped to 0, a sure match in max-product, as in the released implementation.
-        output: `score`, or `log_score` (max-product only).
-        output_scale: what the head sees is the output times this. By default 2 to the power of the
-            patterns' mean number of main-path arcs for scores of max-product over sigmoids, which
-            start near 1/2 an arc: without it a head sees near-constants, and some runs never leave
-            chance. Else 1.
+        output: what becomes of a document's score: `score`, the paper's; `log_score` (max-product
+            only); or `excess`, the score less 2^-arcs, that of a path whose arcs score 1/2 each.
+            By default `excess` in max-product over sigmoids, whose scores start near that: a head
+            that starts from near-constants idles, and may never leave chance. Else `score`.
+        output_scale: what the head sees is the output times this. By default, for `excess`, 2 to
+            the power of the patterns' mean number of main-path arcs, less 2; else 1.
         normalization: of the document vector: `none`, `layer`, `batch`; by default `layer` where
             no match would be infinite and there are at least two patterns, else `none`.
         activation: of the document vector: `none`, or `relu` as in the `cnn`.
@@ -105,7 +113,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         boundary_tokens: bool = False,
         dropout: float = 0.0,
         dropout_on: DropoutOn = "products",
-        output: Output = "score",
+        output: Output | None = None,
         output_scale: float | None = None,
         normalization: Normalization | None = None,
         activation: Activation = "none",
@@ -136,12 +144,13 @@ class SopaEncoder(PackedSeq2VecEncoder):
         self.input_dim = input_dim
         self.boundary_width = self.layout.max_length - 1 if boundary_tokens else 0
         self.arcs = PatternArcs(input_dim, self.layout, self.options)
+        if output is None:
+            output = "excess" if arcs_start_at_half(semiring, encoding) else "score"
         if normalization is None:
             many = self.layout.num_patterns > 1
             normalization = "layer" if many and unbounded(semiring, output) else "none"
         if output_scale is None:
-            small = (semiring, encoding, output) == ("max_product", "sigmoid", "score")
-            output_scale = initial_scale(self.layout.lengths) if small else 1.0
+            output_scale = initial_scale(self.layout.lengths) if output == "excess" else 1.0
         self.document_vector = DocumentVector(
             self.layout.lengths, semiring, output, output_scale, normalization, activation
         )

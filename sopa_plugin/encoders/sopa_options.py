@@ -16,7 +16,7 @@ from sopa_plugin.wfsa.operator import at_least_float32
 
 SelfLoops = Literal["none", "state", "shared"]
 DropoutOn = Literal["products", "scores"]
-Output = Literal["score", "log_score"]
+Output = Literal["score", "log_score", "excess"]
 Normalization = Literal["none", "layer", "batch"]
 Activation = Literal["none", "relu"]
 
@@ -75,6 +75,11 @@ def loops_can_matter(
     return not (algebra.selects and costs and (final_epsilon or not epsilons))
 
 
+def arcs_start_at_half(semiring: str, encoding: str) -> bool:
+    """Whether a path scores near 1/2 for each of its arcs before training."""
+    return (semiring, encoding) == ("max_product", "sigmoid")
+
+
 def problems_of(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Every `(argument, message)` that the arguments of `SopaEncoder` rule out together."""
     yield from _pattern_problems(params["patterns"])
@@ -120,6 +125,13 @@ def _semiring_problems(
             "output",
             f"semiring '{params['semiring']}' gives no logarithms of its scores; "
             "take output 'score' (semiring 'log' gives the logarithm of sum_product's)",
+        )
+    name = params.get("encoding") or semiring.default_encoding
+    if params.get("output") == "excess" and not arcs_start_at_half(params["semiring"], name):
+        yield (
+            "output",
+            "'excess' is over the score of arcs at one half, where sigmoids start: it goes with "
+            "semiring 'max_product' and encoding 'sigmoid'; take output 'score'",
         )
     yield from _scale_problems(params, semiring, encoding)
     dropped = bool(params.get("dropout")) and params.get("dropout_on") == "scores"

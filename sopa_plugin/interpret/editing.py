@@ -43,7 +43,8 @@ def silence(
             _block(subject.encoder, number)
         return _record(subject, dict.fromkeys(names, "no_match"))
     if replacement != "mean":
-        return hold(subject, dict.fromkeys(names, 0.0))
+        zeros = subject.encoder.document_vector.of_zero()
+        return hold(subject, {name: float(zeros[subject.number(name)]) for name in names})
     if means is None:
         raise UserError("replacement 'mean' needs a data set to take the mean over")
     values = [float(means[subject.columns[number]]) for number in numbers]

@@ -35,7 +35,8 @@ class LeaveOneOut:
     with the pattern's score replaced:
         `no_match`: by what it is in a document that the pattern does not match (before any
             normalization, so other numbers of the document vector may change, too);
-        `zero`: its number in the document vector becomes 0;
+        `zero`: its number in the document vector becomes that of a score of 0: 0 itself, but
+            for the encoder's output `excess`;
         `mean`: it becomes the number's mean over a data set.
     The paper zeroes scores that are products of probabilities, where no match is zero, too. Where
     scores are logarithms or normalized, 0 is an ordinary score: there `no_match` is what names the
@@ -93,7 +94,8 @@ class LeaveOneOut:
         vectors = self.subject.document_vectors(scores).clone()
         columns = torch.tensor(list(self.subject.columns), device=scores.device)[patterns]
         if self.replacement == "zero" or self.means is None:
-            vectors[pairs, columns] = 0.0
+            zeros = self.subject.encoder.document_vector.of_zero()
+            vectors[pairs, columns] = zeros.to(vectors)[patterns]
         else:
             vectors[pairs, columns] = self.means.to(vectors)[columns]
         return vectors

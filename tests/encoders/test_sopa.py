@@ -50,7 +50,7 @@ def columns_of(encoder: SopaEncoder, kind: str, pattern: int) -> list[int]:
 
 def test_a_document_scores_its_best_span() -> None:
     """Worked by hand: one pattern of three states over one-dimensional words."""
-    encoder = SopaEncoder(1, {3: 1}, output_scale=1.0)
+    encoder = SopaEncoder(1, {3: 1}, output="score")
     with torch.no_grad():
         # Main path 1·x and -1·x, self-loop of the middle state 2·x, epsilons 0 and -10.
         encoder.arcs.weight.copy_(torch.tensor([[1.0], [-1.0], [2.0]]))
@@ -102,7 +102,7 @@ def test_padding_cannot_spoil_gradients() -> None:
 def test_max_product_is_exp_of_max_sum_over_log_sigmoids() -> None:
     tokens, mask = batch_of(7, 3, 2)
     plain = {"normalization": "none"}
-    products = make(**plain, output_scale=1.0)(tokens, mask)
+    products = make(**plain, output="score")(tokens, mask)
     sums = make(**plain, semiring="max_sum", encoding="log_sigmoid")(tokens, mask)
     matched = products > 0
     torch.testing.assert_close(products[matched], sums.exp()[matched])
@@ -110,17 +110,28 @@ def test_max_product_is_exp_of_max_sum_over_log_sigmoids() -> None:
     torch.testing.assert_close(weights, make(**plain, semiring="max_sum")(tokens, mask))
 
 
-def test_initial_scores_are_about_one_by_default() -> None:
-    encoder = SopaEncoder(20, {6: 10, 5: 10, 4: 10, 3: 10, 2: 10})
-    assert encoder.document_vector.scale == 8  # arcs of 1/2, three of them on average
-    scores = encoder(
-        torch.nn.functional.normalize(torch.randn(40, 20, 20), dim=2), torch.ones(40, 20)
-    )
-    assert 0.5 < scores.mean() < 4
+def test_by_default_the_head_sees_how_much_scores_exceed_arcs_of_one_half() -> None:
+    lengths = {6: 2, 4: 2, 2: 2}  # three arcs on average: times 2^(3 - 2)
+    torch.manual_seed(0)
+    default = SopaEncoder(20, lengths)
+    plain = SopaEncoder(20, lengths, output="score")
+    plain.load_state_dict(default.state_dict())
+    tokens = torch.nn.functional.normalize(torch.randn(40, 20, 20), dim=2)
+    mask = torch.ones(40, 20)
+    halves = torch.tensor([1 / 2, 1 / 2, 1 / 8, 1 / 8, 1 / 32, 1 / 32])
+    torch.testing.assert_close(default(tokens, mask), 2 * (plain(tokens, mask) - halves))
+    assert default(tokens, mask).abs().max() < 1
+    unmatched = default(tokens[:1, :0], mask[:1, :0])
+    torch.testing.assert_close(unmatched, -2 * halves[None])
+    torch.testing.assert_close(default.document_vector.of_zero(), unmatched[0])
+
+
+def test_other_outputs_are_not_scaled_by_default() -> None:
     raw = SopaEncoder.released(20, {3: 2}).document_vector
     assert (raw.scale, raw.output) == (1.0, "score")
-    assert SopaEncoder(20, {200: 1}).document_vector.scale < 1e7  # no overflow
     assert SopaEncoder(20, {3: 2}, semiring="max_sum").document_vector.scale == 1
+    assert SopaEncoder(20, {3: 2}, encoding="exp").document_vector.output == "score"
+    assert SopaEncoder(20, {200: 1}).document_vector.scale < 1e7  # no overflow
 
 
 def test_log_is_the_logarithm_of_sum_product() -> None:
@@ -231,6 +242,8 @@ def test_patterns_come_by_length_and_from_json_keys() -> None:
         ({"semiring": "max_prod"}, "semiring", "did you mean 'max_product'"),
         ({"encoding": "sigmoud"}, "encoding", "did you mean 'sigmoid'"),
         ({"semiring": "max_sum", "output": "log_score"}, "output", "no logarithms"),
+        ({"semiring": "sum_product", "output": "excess"}, "output", "goes with"),
+        ({"encoding": "exp", "output": "excess"}, "output", "goes with"),
         ({"self_loops": "none", "boundary_loops": True}, "boundary_loops", "self_loops is 'none'"),
         ({"self_loops": "shared", "self_loop_scale": 0.5}, "self_loop_scale", "'shared'"),
         ({"epsilons": False, "epsilon_scale": 0.5}, "epsilon_scale", "no epsilons"),
@@ -398,7 +411,7 @@ def test_boundary_loops_are_on_just_where_they_can_matter(
 
 def test_a_boundary_loop_lets_a_two_state_pattern_match_any_word() -> None:
     """An epsilon and a loop consume a word without the main path: why loops are off by default."""
-    encoder = SopaEncoder(1, {2: 1}, boundary_loops=True, output_scale=1.0)
+    encoder = SopaEncoder(1, {2: 1}, boundary_loops=True, output="score")
     assert not SopaEncoder(1, {2: 1}).layout.boundary_loops
     with torch.no_grad():
         encoder.arcs.weight.zero_()

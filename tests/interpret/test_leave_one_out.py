@@ -58,7 +58,10 @@ def test_equal_to_running_the_head_again(
             changed = blocked.forward_packed(*encoded[:3])
         else:
             changed = vectors.detach().clone()
-            changed[:, pattern] = 0.0 if replacement == "zero" else means[pattern]
+            # A score of 0 is 2^-arcs less than arcs of one half, times the scale.
+            half = -(2 ** (1 - encoder.layout.lengths[pattern])) * encoder.document_vector.scale
+            zero = half if normalization == "none" else 0.0
+            changed[:, pattern] = zero if replacement == "zero" else means[pattern]
         again = subject.logits(changed).detach().numpy()
         for label in range(3):
             others = [each for each in range(3) if each != label]
