@@ -75,17 +75,18 @@ class RunFolder:
                 os.rename(left, self.path)
                 logger.warning("%s: put back; a killed run with --force had moved it", self.path)
             else:
-                shutil.rmtree(left, ignore_errors=True)
+                _remove(left)
                 logger.info("%s: removed; a killed run with --force had left it", left)
         for left in self._left_beside("new"):
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
 
     def _left_beside(self, what: str) -> list[Path]:
         """Folders as `_beside` names them, of any process; the newest first."""
         name = re.compile(rf"\.{re.escape(self.path.name)}\.{what}-\d+")
         if not self.path.parent.is_dir():
             return []
-        left = [each for each in self.path.parent.iterdir() if name.fullmatch(each.name)]
+        beside = self.path.parent.iterdir()
+        left = [each for each in beside if name.fullmatch(each.name) and each.is_dir()]
         return sorted(left, key=lambda each: each.stat().st_mtime, reverse=True)
 
     def _look(self, force: bool, recover: bool) -> bool:
@@ -199,7 +200,7 @@ class RunFolder:
         if self.path.exists():
             os.rename(self.path, old)
         os.rename(new, self.path)
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
 
     def _beside(self, what: str) -> Path:
         return self.path.parent / f".{self.path.name}.{what}-{os.getpid()}"
@@ -264,6 +265,14 @@ def write_file(path: Path, text: str) -> None:
 
 def _is_empty_folder(path: Path) -> bool:
     return path.is_dir() and next(path.iterdir(), None) is None
+
+
+def _remove(path: Path) -> None:
+    """Deletes a folder, or a link to one but not what it leads to; what cannot be deleted stays."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterable[str]:

@@ -134,6 +134,22 @@ def test_what_a_killed_force_left_is_removed(
     assert list(killed.glob("*replaced*")) == [run]
 
 
+def test_force_replaces_a_link_and_not_the_run_behind_it(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "real", CONFIG).start()
+    (tmp_path / "link").symlink_to("real")
+    RunFolder(tmp_path / "link", {**CONFIG, "model": {"new": 1}}, force=True).start()
+    assert {each.name for each in tmp_path.iterdir()} == {"real", "link"}
+    assert not (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "real" / "experiment.json").read_text()) == CONFIG
+
+
+def test_what_is_no_folder_was_not_left_by_a_run(tmp_path: Path) -> None:
+    (tmp_path / ".run.old-1").write_text("precious")
+    (tmp_path / ".run.new-1").symlink_to("nowhere")
+    RunFolder(tmp_path / "run", CONFIG).start()
+    assert {each.name for each in tmp_path.iterdir()} == {".run.old-1", ".run.new-1", "run"}
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("text")
     for options in ({"force": True}, {"recover": True}, {}):
