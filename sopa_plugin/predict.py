@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with ExitStack() as files:
         source = _open_input(args.input, files)
         model = _load(args.run, args.device)
-        predict_stream(model, source, _open_output(args.output, files), args.format)
+        predict_stream(model, source, _open_output(args.output, source, files), args.format)
 
 
 def _load(run: str, device: str | None) -> Predictor:
@@ -71,14 +72,23 @@ def _open_input(path: str | None, files: ExitStack) -> BinaryIO:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _open_output(path: str | None, files: ExitStack) -> TextIO:
+def _open_output(path: str | None, source: BinaryIO, files: ExitStack) -> TextIO:
     if path is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         return sys.stdout
+    if _is_same_file(path, source):
+        raise UserError(f"{path}: is the input, which would be lost; name another file with -O")
     try:
         return files.enter_context(Path(path).open("w", encoding="utf-8", newline="\n"))
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def _is_same_file(path: str, source: BinaryIO) -> bool:
+    try:
+        return Path(path).is_file() and os.path.samestat(os.stat(path), os.fstat(source.fileno()))
+    except OSError:  # a source in memory
+        return False
 
 
 if __name__ == "__main__":

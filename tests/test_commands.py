@@ -83,6 +83,10 @@ def test_train_evaluate_predict(project: Path, capsys: pytest.CaptureFixture[str
     assert [each["label"] for each in answers[:2]] == ["positive", "negative"]
     assert answers[2]["probabilities"] == pytest.approx({"negative": 0.5, "positive": 0.5})
 
+    assert command(predict.main, str(run), "-i", "lines", "-O", str(project / "lines")) == 1
+    assert "is the input, which would be lost" in capsys.readouterr().err
+    assert (project / "lines").read_text() == "A GOOD film\nbad\n\n"
+
     # in processes of their own, in a pipe, without the vectors
     (project / "vectors.txt").unlink()
     done = shell("sopa_plugin.predict", str(run), input='{"text": "a good film", "id": 1}\n')
