@@ -30,7 +30,7 @@ local env = std.native('env');
     num_epochs: 250,
     patience: 30,
     validation_metric: '-loss',
-    optimizer: { type: 'adam', lr: 0.005, fused: true },
+    optimizer: { type: 'adam', lr: 0.002, fused: true },
   },
   seed: 1,
 }

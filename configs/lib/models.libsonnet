@@ -32,7 +32,7 @@ local sopa(encoder) = classifier({
   patterns: { '6': 10, '5': 10, '4': 10, '3': 10, '2': 10 },
   semiring: 'max_product',
   dropout: 0.3,
-} + encoder, hidden_dim=25, lr=0.005, dropout=0.2);
+} + encoder, hidden_dim=25, lr=0.002, dropout=0.2);
 
 local max_sum = { semiring: 'max_sum', encoding: 'identity' };
 
