@@ -2,4 +2,4 @@
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.sst + models.sopa_max_sum_no_self_loops
+data.sst + models.sopa_max_sum_no_self_loops + models.whitened

@@ -36,9 +36,6 @@ local sopa(encoder) = classifier({
 
 local max_sum = { semiring: 'max_sum', encoding: 'identity' };
 
-// Their vectors' directions evened out: not in the paper, and open to every model over vectors.
-local whitened(classifier) = classifier { model+: { embedder+: { whiten: 0.5 } } };
-
 local linear(model, C) = { model: model, trainer: { type: 'sklearn', C: C }, seed: 1 };
 
 // Frozen word pieces with their context; what is put over them is trained.
@@ -55,6 +52,10 @@ local over_minilm(encoder, head, lr) = {
 };
 
 {
+  // What evens out the directions of word vectors: not in the paper, and open to every model over
+  // them, as in `models.cnn + models.whitened`.
+  whitened:: { model+: { embedder+: { whiten: 0.5 } } },
+
   hard: linear({ type: 'hard_patterns', min_frequency: 10 }, C=0.1),
   dan: classifier({ type: 'dan', word_dropout: 0.3 }, hidden_dim=300, lr=0.001, dropout=0),
   bilstm: classifier({ type: 'bilstm', hidden_dim: 200, dropout: 0.1 }, hidden_dim=100, lr=0.001),
@@ -67,10 +68,10 @@ local over_minilm(encoder, head, lr) = {
   sopa_max_sum_no_epsilons: sopa(max_sum { epsilons: false }),
   sopa_max_sum_no_self_loops_no_epsilons: sopa(max_sum { self_loops: 'none', epsilons: false }),
 
-  dan_whitened: whitened(self.dan),
-  bilstm_whitened: whitened(self.bilstm),
-  cnn_whitened: whitened(self.cnn),
-  sopa_whitened: whitened(self.sopa),
+  dan_whitened: self.dan + self.whitened,
+  bilstm_whitened: self.bilstm + self.whitened,
+  cnn_whitened: self.cnn + self.whitened,
+  sopa_whitened: self.sopa + self.whitened,
 
   tfidf: linear({ type: 'tfidf', max_ngram: 2 }, C=10),
   bag_of_vectors: linear({ type: 'bag_of_vectors', embedder: vectors }, C=100),
