@@ -92,15 +92,17 @@ def add_include_package(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_override(parser: argparse.ArgumentParser) -> None:
-    """`-o a.b=value`, which commands that read configs have."""
+def add_override(
+    parser: argparse.ArgumentParser, example: str = "trainer.optimizer.lr=0.01"
+) -> None:
+    """`-o a.b=value`, which commands that read configs have; `example` is one for its help."""
     parser.add_argument(
         "-o",
         "--override",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="change the config, as in -o trainer.optimizer.lr=0.01; may be given several times",
+        help=f"change the config, as in -o {example}; may be given several times",
     )
 
 

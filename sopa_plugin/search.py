@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="log every epoch of trials that run in this process, not only a line for each trial",
     )
     parser.add_argument("--validate", action="store_true", help="check the space and stop")
-    add_override(parser)
+    add_override(parser, "base.trainer.num_epochs=30")
     add_include_package(parser)
     args = parser.parse_args(argv)
     if args.workers < 1:

@@ -88,7 +88,8 @@ def problems_of(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if name is not None and name not in kind.list_available():
             known = kind.list_available()
             near = did_you_mean(name, known)
-            yield key, f"no {key} is called '{name}': expected one of {', '.join(known)}; {near}"
+            near = f"; {near}" if near else ""
+            yield key, f"no {key} is called '{name}': expected one of {', '.join(known)}{near}"
             return
     semiring = Semiring.named(params["semiring"])
     encoding = ArcEncoding.named(params.get("encoding") or semiring.default_encoding)

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     only.add_argument(
         "--report", action="store_true", help="write the tables of what is done and stop"
     )
-    add_override(parser)
+    add_override(parser, "tuning.num_trials=4")
     add_include_package(parser)
     args = parser.parse_args(argv)
     if args.workers < 0:

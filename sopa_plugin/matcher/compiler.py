@@ -32,7 +32,7 @@ def obstacle(model: TextClassifier) -> str | None:
     if model.dtype != torch.float32:
         return f"its weights are {model.dtype}, not torch.float32"
     if getattr(model, "tokenizer", None) is None:
-        return "it has no tokenizer"
+        return "it has no tokenizer: give it one, to_matcher(tokenizer)"
     if not isinstance(model.tokenizer, PreTrainedTokenizerFast):
         return "its tokenizer is not one of the tokenizers library"
     return None

@@ -235,12 +235,16 @@ class TextClassifier(PreTrainedModel, Model):
             counts |= {f"{name}_{key}": number for key, number in count_own().items()}
         return counts
 
-    def to_matcher(self) -> Matcher:
+    def to_matcher(self, tokenizer: PreTrainedTokenizerBase | None = None) -> Matcher:
         """This model compiled to a table of its words' arc scores, which predicts much faster.
+
+        A model from `from_pretrained` does not have its tokenizer and is given it here.
 
         Raises `UserError` where that cannot be: another encoder than `sopa`, word vectors that
         depend on the words around, a tokenizer in Python, weights not in float32.
         """
+        if tokenizer is not None:
+            self.tokenizer = tokenizer
         return compile_model(self)
 
     def save(self, folder: Path) -> None:

@@ -93,7 +93,9 @@ def _row(split: str, prefix: str, metrics: Mapping[str, Any]) -> str:
         f"{metrics[f'{prefix}_{key}']:.4f}" if f"{prefix}_{key}" in metrics else "–"
         for key in _SHOWN
     ]
-    return f"| {split} | " + " | ".join(values) + f" | {metrics.get(f'{prefix}_examples', '–')} |"
+    # Training figures are taken as it goes, so they are the last epoch's.
+    name = "train, last epoch" if split == "train" and "best_epoch" in metrics else split
+    return f"| {name} | " + " | ".join(values) + f" | {metrics.get(f'{prefix}_examples', '–')} |"
 
 
 def _usage(is_transformers: bool, plugins: Sequence[str]) -> list[str]:

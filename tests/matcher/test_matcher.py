@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import normalizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from sopa_plugin.data.tokenizers import WordTokenizer
 from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
@@ -93,6 +93,16 @@ def test_same_labels_and_probabilities(encoder: dict[str, Any], tmp_path: Path) 
         assert np.exp(found) == pytest.approx(np.exp(expected), abs=1e-5 if sums else 1e-6)
         assert matcher.predict(texts()) == [LABELS[row.argmax()] for row in expected]
     assert np.exp(expected).std(axis=0).min() > 1e-3  # or else nothing was shown
+
+
+def test_a_model_of_transformers_is_given_its_tokenizer(tmp_path: Path) -> None:
+    model = build_sopa()
+    model.save(tmp_path)
+    plain = TextClassifier.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"to_matcher\(tokenizer\)"):
+        plain.to_matcher()
+    matcher = plain.to_matcher(AutoTokenizer.from_pretrained(tmp_path))
+    assert matcher.predict(texts()) == model.to_matcher().predict(texts())
 
 
 def test_training_mode_makes_no_difference_and_is_kept() -> None:
