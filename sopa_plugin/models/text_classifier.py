@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import (
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
 from sopa_plugin.embedders import TokenEmbedder
 from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.packing import Packed, offsets_of, pad
-from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.matcher import Matcher, save_matcher
 from sopa_plugin.matcher.compiler import compile_model, obstacle
+from sopa_plugin.models.loading import load_weights
 from sopa_plugin.models.model import Model, record
 from sopa_plugin.registry import Lazy, fill_defaults, import_plugins
 
@@ -260,19 +252,7 @@ class TextClassifier(PreTrainedModel, Model):
 
         Raises `UserError` if the weights in the folder are not those of the model.
         """
-        model: Self
-        try:
-            with _no_progress_bar():
-                model, loaded = cls.from_pretrained(folder, output_loading_info=True)
-        except (OSError, SafetensorError, RuntimeError) as error:  # absent, cut short, other shapes
-            raise UserError(f"{folder}: the weights cannot be read ({error})") from error
-        missing, unknown = sorted(loaded["missing_keys"]), sorted(loaded["unexpected_keys"])
-        if missing or unknown:
-            raise UserError(
-                f"{folder}: the weights are not those of the config (missing: "
-                f"{', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}); "
-                "another version of the code may have saved them: train the model again"
-            )
+        model = load_weights(cls, folder)
         model.tokenizer = AutoTokenizer.from_pretrained(folder)
         return model
 
@@ -318,15 +298,3 @@ def _build_embedder(params: Mapping[str, Any]) -> TokenEmbedder:
     """The embedder of resolved `params`, which are its constructor's, not those of a config."""
     arguments = dict(params)
     return TokenEmbedder.by_name(arguments.pop("type"))(**arguments)
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Keeps transformers from drawing a bar over weights that take no time to read."""
-    wanted = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if wanted:
-            transformers_logging.enable_progress_bar()
