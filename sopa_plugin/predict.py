@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("run", help="the folder of a finished run, or of any saved model")
     parser.add_argument("-i", "--input", metavar="FILE", help="read this file instead of stdin")
     parser.add_argument("-O", "--output", metavar="FILE", help="write this file instead of stdout")
+    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
     parser.add_argument(
         "--format",
         choices=("auto", "text", "json"),
@@ -46,8 +47,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     import_plugins(args.include_package)
     with ExitStack() as files:
         source = _open_input(args.input, files)
+        _check_output(args.output, source, args.force)
         model = _load(args.run, args.device)
-        predict_stream(model, source, _open_output(args.output, source, files), args.format)
+        predict_stream(model, source, _open_output(args.output, files), args.format)
 
 
 def _load(run: str, device: str | None) -> Predictor:
@@ -72,12 +74,22 @@ def _open_input(path: str | None, files: ExitStack) -> BinaryIO:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _open_output(path: str | None, source: BinaryIO, files: ExitStack) -> TextIO:
+def _check_output(path: str | None, source: BinaryIO, force: bool) -> None:
+    if path is None:
+        return
+    if _is_same_file(path, source):
+        raise UserError(f"{path}: is the input, which would be lost; name another file with -O")
+    if Path(path).is_file() and not force:
+        raise UserError(
+            f"{path}: the output file exists already; choose another with -O, or replace it with "
+            "--force"
+        )
+
+
+def _open_output(path: str | None, files: ExitStack) -> TextIO:
     if path is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         return sys.stdout
-    if _is_same_file(path, source):
-        raise UserError(f"{path}: is the input, which would be lost; name another file with -O")
     try:
         return files.enter_context(Path(path).open("w", encoding="utf-8", newline="\n"))
     except OSError as error:

@@ -83,6 +83,12 @@ def test_train_evaluate_predict(project: Path, capsys: pytest.CaptureFixture[str
     assert [each["label"] for each in answers[:2]] == ["positive", "negative"]
     assert answers[2]["probabilities"] == pytest.approx({"negative": 0.5, "positive": 0.5})
 
+    before = (project / "answers").read_bytes()
+    assert command(predict.main, str(run), "-i", "lines", "-O", "answers") == 1
+    assert "the output file exists already" in capsys.readouterr().err
+    assert command(predict.main, str(run), "-i", "lines", "-O", "answers", "--force") == 0
+    assert (project / "answers").read_bytes() == before
+
     assert command(predict.main, str(run), "-i", "lines", "-O", str(project / "lines")) == 1
     assert "is the input, which would be lost" in capsys.readouterr().err
     assert (project / "lines").read_text() == "A GOOD film\nbad\n\n"
