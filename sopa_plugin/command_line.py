@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from sopa_plugin.errors import UserError
@@ -104,6 +105,15 @@ def add_override(
         metavar="KEY=VALUE",
         help=f"change the config, as in -o {example}; may be given several times",
     )
+
+
+def check_output(path: Path, option: str, force: bool) -> None:
+    """Raises `UserError` where an output file, named by `option`, would replace another."""
+    if path.is_file() and not force:
+        raise UserError(
+            f"{path}: the output file exists already; choose another with {option}, or replace it "
+            "with --force"
+        )
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:

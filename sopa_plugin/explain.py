@@ -13,6 +13,7 @@ from pathlib import Path
 from sopa_plugin.command_line import (
     add_device,
     add_include_package,
+    check_output,
     choose_device,
     run_command,
 )
@@ -180,11 +181,8 @@ def _form(args: argparse.Namespace) -> str:
             f"{path}: {args.action} can be written as {', '.join(args.forms)}; end the file's name "
             f"so ({', '.join(SUFFIXES)}), or give --format"
         )
-    if path is not None and path.is_file() and not args.force:
-        raise UserError(
-            f"{path}: the output file exists already; choose another with -o, or replace it with "
-            "--force"
-        )
+    if path is not None:
+        check_output(path, "-o", args.force)
     return form
 
 

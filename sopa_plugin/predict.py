@@ -13,6 +13,7 @@ from typing import BinaryIO, TextIO
 from sopa_plugin.command_line import (
     add_device,
     add_include_package,
+    check_output,
     choose_device,
     run_command,
 )
@@ -79,11 +80,7 @@ def _check_output(path: str | None, source: BinaryIO, force: bool) -> None:
         return
     if _is_same_file(path, source):
         raise UserError(f"{path}: is the input, which would be lost; name another file with -O")
-    if Path(path).is_file() and not force:
-        raise UserError(
-            f"{path}: the output file exists already; choose another with -O, or replace it with "
-            "--force"
-        )
+    check_output(Path(path), "-O", force)
 
 
 def _open_output(path: str | None, files: ExitStack) -> TextIO:

@@ -27,13 +27,7 @@ from sopa_plugin.encoders.sopa_options import (
     problems_of,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.wfsa import (
-    BestMatches,
-    Layout,
-    Semiring,
-    best_matches,
-    document_scores,
-)
+from sopa_plugin.wfsa import BestMatches, Layout, Semiring, best_matches, document_scores
 
 
 class Operands(NamedTuple):
