@@ -1,11 +1,10 @@
 """The recurrence on CUDA devices: max semirings in float32, in Triton.
 
-An implementation of `dispatch.Kernel`. The backward pass is deterministic: it notes the arc that
-each best path takes at each token (two bytes a token and pattern) and then adds up, row by row,
-the tokens that share it, in their order; epsilons are added up document by document. No atomics.
+An implementation of `dispatch.Kernel`. The backward pass is deterministic: it walks back along the
+best paths and adds up gradients atomically, as whole numbers of a unit that no sum can overflow.
 
 `TRITON_INTERPRET=1`, set before this is imported, runs it on CPU tensors: slowly, for tests.
-It has been tested that way, and compiled for GPUs, but it has not run on one.
+It has been tested that way, and compiled for GPUs, but has not run on one.
 """
 
 from __future__ import annotations
@@ -23,6 +22,9 @@ from sopa_plugin.wfsa.layout import Block, Layout
 
 BLOCK = 32
 """Patterns in a program: one warp, a pattern a thread."""
+
+CELLS = 1024
+"""Gradients that a program turns into floats."""
 
 
 class Tables(NamedTuple):
@@ -109,52 +111,42 @@ def backward(
     """
     grad, tables = grad.float().contiguous(), _tables(layout, grad.device)
     batch, num_patterns = grad.shape
-    # shape: [M, K], [B, Q], [N, R]
-    arcs = index.new_empty((len(index), num_patterns), dtype=torch.int16)
-    by_document = grad.new_zeros((batch, layout.num_epsilons))
-    grad_scores = grad.new_empty((num_rows, layout.num_scores))
-    blocks = triton.cdiv(num_patterns, BLOCK)
-    if batch:
-        max_plus_triton.walk_back[(batch, blocks)](
+    num_cells = num_rows * layout.num_scores
+    count = num_cells + layout.num_epsilons
+    floats = grad.new_empty(count)
+    if not batch:
+        floats.zero_()
+    else:
+        # Each token adds at most once to a pattern's arcs, each document to an epsilon.
+        bits = (len(index) + batch).bit_length()
+        largest = torch.linalg.vector_norm(grad, torch.inf)
+        sums = torch.zeros(count, dtype=torch.int64, device=grad.device)
+        max_plus_triton.walk_back[(batch, triton.cdiv(num_patterns, BLOCK))](
             grad,
+            largest,
+            index,
             offsets,
             tables.lengths,
             tables.main_starts,
+            tables.loop_starts,
             tables.state_starts,
             ends,
             final,
             steps,
-            arcs,
-            by_document,
+            sums,
             num_patterns,
+            layout.num_scores,
             layout.num_states,
-            layout.num_epsilons,
+            num_cells,
+            bits,
             BLOCK=BLOCK,
             EMPTY=layout.empty_matches,
             num_warps=1,
         )
-    if num_rows:
-        # shape: [M], [N + 1], [M]
-        rows, order = index.sort(stable=True)
-        row_offsets = torch.searchsorted(rows, torch.arange(num_rows + 1, device=index.device))
-        tokens = torch.arange(len(index), device=index.device)
-        documents = torch.searchsorted(offsets, tokens, right=True) - 1
-        max_plus_triton.sum_by_row[(num_rows, blocks)](
-            grad,
-            order,
-            row_offsets,
-            documents,
-            arcs,
-            *tables[1:5],
-            grad_scores,
-            num_patterns,
-            layout.num_scores,
-            STATES=layout.max_length,
-            BLOCK=BLOCK,
-            LOOPS=layout.self_loops,
-            num_warps=1,
+        max_plus_triton.to_floats[(triton.cdiv(count, CELLS),)](
+            sums, largest, floats, count, bits, BLOCK=CELLS
         )
-    return grad_scores, by_document.sum(dim=0)
+    return floats[:num_cells].view(num_rows, layout.num_scores), floats[num_cells:]
 
 
 def _run(
@@ -172,6 +164,8 @@ def _run(
         raise ValueError(f"epsilon: expected [{layout.num_epsilons}], found {epsilon.shape}")
     if len(offsets) == 1:
         return
+    if not len(scores):
+        scores = scores.new_zeros(1, layout.num_scores)
     max_plus_triton.run[(len(offsets) - 1, triton.cdiv(layout.num_patterns, BLOCK))](
         scores.float().contiguous(),
         index.contiguous(),

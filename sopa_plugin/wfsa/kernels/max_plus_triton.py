@@ -4,6 +4,9 @@ A program holds the states of its patterns in registers, as a tuple of vectors o
 state i of all of them is element i. Tables tell where columns are: an arc's (or a state's) column
 for pattern p is `start[i] + p`, for the patterns from `first[i]` on. What a pattern does not have
 scores -inf.
+
+Gradients are added up as whole numbers of a small unit, so that the order in which programs add
+does not matter: the same input gives the same bits.
 """
 
 # Triton's language is a part of Python's: its tuples grow by `+`, and types are its own.
@@ -17,15 +20,28 @@ import triton.language as tl
 
 
 @triton.jit
-def _scores_of(row, starts, firsts, i: tl.constexpr, patterns, num_patterns):
-    """Scores of arc (or state) `i` of each pattern at a row; -inf where there is none."""
-    there = (patterns >= tl.load(firsts + i)) & (patterns < num_patterns)
-    return tl.load(row + tl.load(starts + i) + patterns, mask=there, other=float("-inf"))
+def _columns_of(starts, firsts, patterns, num_patterns, COUNT: tl.constexpr):
+    """Columns of the patterns' arcs 0 to COUNT - 1, one by one; -1 where a pattern has none."""
+    columns = ()
+    for i in tl.static_range(COUNT):
+        there = (patterns >= tl.load(firsts + i)) & (patterns < num_patterns)
+        columns = columns + (tl.where(there, tl.load(starts + i) + patterns, -1),)
+    return columns
+
+
+@triton.jit
+def _read(row, columns, COUNT: tl.constexpr):
+    """What stands in columns of a row; -inf where there is none."""
+    found = ()
+    for i in tl.static_range(COUNT):
+        number = tl.load(row + columns[i], mask=columns[i] >= 0, other=float("-inf"))
+        found = found + (number,)
+    return found
 
 
 @triton.jit
 def run(
-    scores,  # [N, R]
+    scores,  # [N, R], a row at least
     index,  # [M]
     offsets,  # [B + 1]
     epsilon,  # [Q]
@@ -56,63 +72,80 @@ def run(
     """Scores of the best matches in a document and, as asked for, their paths or all ends."""
     b = tl.program_id(0)
     p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    length = tl.load(lengths + p, mask=p < num_patterns, other=0)
+    real = p < num_patterns
+    length = tl.load(lengths + p, mask=real, other=0)
     never = tl.full((BLOCK,), float("-inf"), tl.float32)
     zero = tl.zeros((BLOCK,), tl.float32)
     start = tl.load(offsets + b)
     stop = tl.load(offsets + b + 1)
+    main = _columns_of(main_starts, main_firsts, p, num_patterns, STATES - 1)
+    loops = ()
+    if LOOPS:
+        loops = _columns_of(loop_starts, loop_firsts, p, num_patterns, STATES)
+    states = ()
+    if PATHS:
+        for i in tl.static_range(STATES):
+            states = states + (tl.load(state_starts + i) + p,)
 
-    skips = (never,)  # epsilon score into each state
-    g = (zero,)
-    for i in tl.static_range(1, STATES):
-        if EPSILONS:
-            skips = skips + (_scores_of(epsilon, main_starts, main_firsts, i - 1, p, num_patterns),)
-        else:
+    skips = ()  # epsilon score out of each state
+    if EPSILONS:
+        skips = _read(epsilon, main, STATES - 1)
+    else:
+        for _ in tl.static_range(STATES - 1):
             skips = skips + (never,)
+    g = (zero,)
+    for _ in tl.static_range(STATES - 1):
         g = g + (never,)
     best = never
     end = tl.full((BLOCK,), -1, tl.int32)
     by_epsilon = tl.zeros((BLOCK,), tl.uint8)
     if EMPTY and FINAL:
-        best = tl.where(length == 2, skips[1], never)
+        best = tl.where(length == 2, skips[0], never)
         end = tl.where(best > never, 0, end)
         by_epsilon = tl.where(best > never, 1, by_epsilon).to(tl.uint8)
 
+    # The scores of the next token and the row of the one after it are on their way during a step;
+    # row 0 stands in for those after the last.
+    row = scores + tl.load(index + start, mask=start < stop, other=0) * num_scores
+    next_row = scores + tl.load(index + start + 1, mask=start + 1 < stop, other=0) * num_scores
+    forward = _read(row, main, STATES - 1)
+    again = _read(row, loops, STATES if LOOPS else 0)
     for m in range(start, stop):
-        row = scores + tl.load(index + m) * num_scores
-        step_row = steps + m * num_states + p
+        row_after = scores + tl.load(index + m + 2, mask=m + 2 < stop, other=0) * num_scores
+        next_forward = _read(next_row, main, STATES - 1)
+        next_again = _read(next_row, loops, STATES if LOOPS else 0)
+        step_row = steps + m * num_states
         e = (g[0],)
         took = (tl.zeros((BLOCK,), tl.uint8),)
         for i in tl.static_range(1, STATES):
-            skip = g[i - 1] + skips[i]
+            skip = g[i - 1] + skips[i - 1]
             e = e + (tl.where(skip > g[i], skip, g[i]),)
             took = took + (tl.where(skip > g[i], 2, 0).to(tl.uint8),)
         # START: a match may begin after this token; without the self-loop it has no other way in.
-        again = never
+        looped = never
         if BOUNDARY:
-            again = e[0] + _scores_of(row, loop_starts, loop_firsts, 0, p, num_patterns)
-        restarted = tl.where(again > zero, again, zero)
+            looped = e[0] + again[0]
+        restarted = tl.where(looped > zero, looped, zero)
         if PATHS:
-            step = tl.where(again > zero, 1, 0).to(tl.uint8)
-            tl.store(step_row + tl.load(state_starts), step, mask=p < num_patterns)
+            step = tl.where(looped > zero, 1, 0).to(tl.uint8)
+            tl.store(step_row + states[0], step, mask=real)
         new = (restarted,)
-        below = restarted if EMPTY else again
+        below = restarted if EMPTY else looped
         found = never
         taken = tl.zeros((BLOCK,), tl.uint8)
         for i in tl.static_range(1, STATES):
-            moved = e[i - 1] + _scores_of(row, main_starts, main_firsts, i - 1, p, num_patterns)
+            moved = e[i - 1] + forward[i - 1]
             step = took[i]
             if LOOPS:
-                again = e[i] + _scores_of(row, loop_starts, loop_firsts, i, p, num_patterns)
-                step = step | tl.where(again > moved, 1, 0).to(tl.uint8)
-                moved = tl.where(again > moved, again, moved)
+                looped = e[i] + again[i]
+                step = step | tl.where(looped > moved, 1, 0).to(tl.uint8)
+                moved = tl.where(looped > moved, looped, moved)
             new = new + (moved,)
             if PATHS:
-                there = (i < length) & (p < num_patterns)
-                tl.store(step_row + tl.load(state_starts + i), step, mask=there)
+                tl.store(step_row + states[i], step, mask=(i < length) & real)
             read = moved
             if FINAL:
-                skip = below + skips[i]
+                skip = below + skips[i - 1]
                 read = tl.where(skip > moved, skip, moved)
                 taken = tl.where(length == i + 1, tl.where(skip > moved, 1, 0), taken).to(tl.uint8)
             found = tl.where(length == i + 1, read, found)
@@ -124,112 +157,111 @@ def run(
             end = tl.where(better, (m + 1 - start).to(tl.int32), end)
             by_epsilon = tl.where(better, taken, by_epsilon)
         if ENDS:
-            tl.store(end_scores + m * num_patterns + p, found, mask=p < num_patterns)
+            tl.store(end_scores + m * num_patterns + p, found, mask=real)
+        next_row, forward, again = row_after, next_forward, next_again
 
     place = b.to(tl.int64) * num_patterns + p
-    tl.store(document_scores + place, best, mask=p < num_patterns)
+    tl.store(document_scores + place, best, mask=real)
     if PATHS:
-        tl.store(ends + place, end, mask=p < num_patterns)
-        tl.store(final + place, by_epsilon, mask=p < num_patterns)
+        tl.store(ends + place, end, mask=real)
+        tl.store(final + place, by_epsilon, mask=real)
 
 
 @triton.jit
+def _power_of_two(exponent):
+    """2 to the power of a whole number, float64."""
+    return ((exponent.to(tl.int64) + 1023) << 52).to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def _exponent(largest):
+    """The least n with `largest` < 2 ** n, for a float32 (-126 for those below them all)."""
+    return (largest.to(tl.int32, bitcast=True) >> 23) - 126
+
+
+@triton.jit(do_not_specialize=["num_cells"])
 def walk_back(
     grad,  # [B, K]
+    largest,  # []: the largest absolute value in `grad`
+    index,  # [M]
     offsets,  # [B + 1]
     lengths,  # [K]
     main_starts,
+    loop_starts,
     state_starts,
     ends,  # [B, K]
     final,  # [B, K]
     steps,  # [M, S]
-    arcs,  # [M, K]: the arc that consumed the token: 1 + 2 * state it leaves + is it a loop; or 0
-    grad_epsilon,  # [B, Q], zero before
+    sums,  # [N * R + Q], int64: what is added up, for each arc and epsilon
     num_patterns,
+    num_scores,
     num_states,
-    num_epsilons,
+    num_cells,  # N * R
+    bits,  # sums stay below 2 ** bits times `largest`
     BLOCK: tl.constexpr,
     EMPTY: tl.constexpr,
 ):
-    """Which arcs the best paths of a document take, and the gradient of each epsilon there."""
+    """Adds the gradient of a document's scores to that of each arc of their best paths."""
     b = tl.program_id(0).to(tl.int64)
     p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     real = p < num_patterns
     amount = tl.load(grad + b * num_patterns + p, mask=real, other=0.0)
+    unit = _power_of_two(62 - bits - _exponent(tl.load(largest)))
+    added = (amount.to(tl.float64) * unit).to(tl.int64)
     end = tl.load(ends + b * num_patterns + p, mask=real, other=-1)
     last = tl.load(final + b * num_patterns + p, mask=real, other=0) != 0
     state = tl.load(lengths + p, mask=real, other=1) - 1
-    epsilon_row = grad_epsilon + b * num_epsilons + p
-    alive = (end >= 0) & (amount != 0)
+    start = tl.load(offsets + b)
+    epsilons = sums + num_cells + p
 
-    skipped = alive & last
+    active = (end >= 0) & (amount != 0)
+    skipped = active & last
     state = tl.where(skipped, state - 1, state)
-    tl.store(
-        epsilon_row + tl.load(main_starts + state, mask=skipped, other=0), amount, mask=skipped
+    tl.atomic_add(
+        epsilons + tl.load(main_starts + state, mask=skipped, other=0), added, mask=skipped
     )
     # An epsilon from START to END follows a token that START's loop consumed, or an empty match.
     must_loop = skipped & (state == 0) & (not EMPTY)
-    start = tl.load(offsets + b)
-    count = tl.load(offsets + b + 1) - start
-    for back in range(count):
-        t = count - 1 - back
-        m = start + t
-        active = alive & (t < end)
-        column = tl.load(state_starts + state, mask=active, other=0) + p
-        looped = (tl.load(steps + m * num_states + column, mask=active, other=0) & 1) != 0
-        looped = looped | must_loop
-        alive = alive & ((active & (looped | (state > 0))) | (t >= end))
-        active = active & alive
-        must_loop = must_loop & (t >= end)
+    token = start + end - 1  # each pattern walks by itself: matches are short, documents long
+    active = active & (end > 0)
+    while tl.max(active.to(tl.int32), axis=0) > 0:
+        row = tl.load(index + token, mask=active, other=0)
+        step_row = steps + token * num_states + p
+        column = tl.load(state_starts + state, mask=active, other=0)
+        step = tl.load(step_row + column, mask=active, other=0)
+        looped = ((step & 1) != 0) | must_loop
+        active = active & (looped | (state > 0))
+        must_loop = must_loop & False
         state = tl.where(active & (looped == 0), state - 1, state)
-        arc = tl.where(active, 1 + 2 * state + tl.where(looped, 1, 0), 0)
-        tl.store(arcs + m * num_patterns + p, arc.to(tl.int16), mask=real)
-        column = tl.load(state_starts + state, mask=active, other=0) + p
-        step = tl.load(steps + m * num_states + column, mask=active, other=0)
+        by_loop = tl.load(loop_starts + state, mask=active & looped, other=0)
+        by_main = tl.load(main_starts + state, mask=active & (looped == 0), other=0)
+        cell = row * num_scores + tl.where(looped, by_loop, by_main) + p
+        tl.atomic_add(sums + cell, added, mask=active)
+        column = tl.load(state_starts + state, mask=active, other=0)
+        step = tl.load(step_row + column, mask=active, other=0)
         skipped = active & ((step & 2) != 0)
         state = tl.where(skipped, state - 1, state)
-        column = tl.load(main_starts + state, mask=skipped, other=0)
-        tl.store(epsilon_row + column, amount, mask=skipped)
+        tl.atomic_add(
+            epsilons + tl.load(main_starts + state, mask=skipped, other=0), added, mask=skipped
+        )
+        token -= 1
+        active = active & (token >= start)
 
 
-@triton.jit
-def sum_by_row(
-    grad,  # [B, K]
-    order,  # [M]: the tokens, those of row 0 first
-    row_offsets,  # [N + 1]: where in `order` the tokens of each row begin
-    documents,  # [M]: which document a token is in
-    arcs,  # [M, K]: see walk_back
-    main_starts,
-    main_firsts,
-    loop_starts,
-    loop_firsts,
-    grad_scores,  # [N, R]
-    num_patterns,
-    num_scores,
-    STATES: tl.constexpr,
+@triton.jit(do_not_specialize=["count"])
+def to_floats(
+    sums,  # [count], int64
+    largest,  # []
+    floats,  # [count]
+    count,
+    bits,
     BLOCK: tl.constexpr,
-    LOOPS: tl.constexpr,
 ):
-    """The gradient of one row: the tokens that share it are added in their order in the batch."""
-    row = tl.program_id(0).to(tl.int64)
-    p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    real = p < num_patterns
-    sums = ()  # by arc: main path out of state i, self-loop at state i
-    for _ in tl.static_range(2 * STATES):
-        sums = sums + (tl.zeros((BLOCK,), tl.float32),)
-    for k in range(tl.load(row_offsets + row), tl.load(row_offsets + row + 1)):
-        m = tl.load(order + k)
-        arc = tl.load(arcs + m * num_patterns + p, mask=real, other=0)
-        amount = tl.load(grad + tl.load(documents + m) * num_patterns + p, mask=real, other=0.0)
-        added = ()
-        for i in tl.static_range(2 * STATES):
-            added = added + (sums[i] + tl.where(arc == i + 1, amount, 0.0),)
-        sums = added
-    place = grad_scores + row * num_scores + p
-    for i in tl.static_range(STATES):
-        if i < STATES - 1:
-            there = real & (p >= tl.load(main_firsts + i))
-            tl.store(place + tl.load(main_starts + i), sums[2 * i], mask=there)
-        if LOOPS:
-            there = real & (p >= tl.load(loop_firsts + i))
-            tl.store(place + tl.load(loop_starts + i), sums[2 * i + 1], mask=there)
+    """What `walk_back` added up, in float32; nan everywhere if any gradient was infinite or nan."""
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = place < count
+    exponent = _exponent(tl.load(largest))
+    unit = _power_of_two(bits + exponent - 62)
+    found = (tl.load(sums + place, mask=there, other=0).to(tl.float64) * unit).to(tl.float32)
+    found = tl.where(exponent > 128, float("nan"), found)
+    tl.store(floats + place, found, mask=there)
