@@ -45,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        default="growth.png",
-        help="where section growth saves its picture (default: growth.png)",
+        default="runs/growth.png",
+        help="where section growth saves its picture (default: runs/growth.png)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, times in seconds")
     args = parser.parse_args(argv)

@@ -47,7 +47,7 @@ def bench(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_a_small_run_fills_every_table(tmp_path: Path) -> None:
     done = bench(
         *("--rounds", "2", "--batches", "1", "--sentences", "40", "--json"),
-        *("--plot", "growth.png"),
+        *("--plot", "pictures/growth.png"),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -65,7 +65,7 @@ def test_a_small_run_fills_every_table(tmp_path: Path) -> None:
             continue
         assert any(name in target["what"] for target in report["targets"]), name
     if find_spec("matplotlib") is not None:
-        assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "pictures/growth.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_section_alone_as_text(
