@@ -83,7 +83,8 @@ def _compute_backward(
 ) -> tuple[Tensor, Tensor]:
     layout = _layout(tuple(lengths), *options)
     kernel = _kernel(semiring, scores)
-    if kernel is not None:
+    # Where gradients are to be differentiated again (`create_graph`), kernels leave no graph.
+    if kernel is not None and not torch.is_grad_enabled():
         return kernel.backward(layout, grad, index, offsets, ends, final, steps, len(scores))
 
     def recompute(scores: Tensor, epsilon: Tensor) -> Tensor:

@@ -110,7 +110,8 @@ def _fake(
 def _compute_gradients(
     grad: Tensor, rows: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    if _has_kernel(grad):
+    # Where gradients are to be differentiated again (`create_graph`), the kernel leaves no graph.
+    if not torch.is_grad_enabled() and _has_kernel(grad):
         from sopa_plugin.wfsa import cpu_kernel
 
         found = cpu_kernel.products_backward(grad, rows, keep, scale, log_sigmoids)

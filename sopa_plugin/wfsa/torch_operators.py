@@ -35,14 +35,18 @@ def register_operator(
     torch.library.impl(qualified, "default", compute)
     torch.library.register_fake(qualified, fake)
     operator = getattr(torch.ops.sopa, name).default
-    plain = compute
+    plain = transformed = compute
     if save is not None and differentiate is not None:
         torch.library.register_autograd(qualified, differentiate, setup_context=save)
         plain = _autograd_function(name, compute, save, differentiate)
+        transformed = _transformable_function(name, compute, save, differentiate)
 
     def call(*args: Any) -> Any:
         if torch.compiler.is_compiling() or type(args[0]) not in (Tensor, nn.Parameter):
             return operator(*args)
+        # private, but all that says so; torch's own `Function.apply` asks it, too
+        if torch._C._are_functorch_transforms_active():  # type: ignore[attr-defined]
+            return transformed(*args)
         return plain(*args)
 
     return call
@@ -60,5 +64,21 @@ def _autograd_function(
         return output
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(differentiate)}
+    function: Any = type(name, (torch.autograd.Function,), members)
+    return function.apply  # type: ignore[no-any-return]
+
+
+def _transformable_function(
+    name: str,
+    compute: Callable[..., Any],
+    save: Callable[..., None],
+    differentiate: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The same in the form that `torch.func` takes; each call takes 0.02 ms more."""
+    members = {
+        "forward": staticmethod(compute),
+        "setup_context": staticmethod(save),
+        "backward": staticmethod(differentiate),
+    }
     function: Any = type(name, (torch.autograd.Function,), members)
     return function.apply  # type: ignore[no-any-return]

@@ -146,3 +146,43 @@ def test_gradients_reach_every_arc_of_the_best_path_and_no_other() -> None:
     assert score.item() == 5 + 2 + 2 + 4
     score.backward(torch.tensor([[0.5]]))
     assert scores.grad.tolist() == [[0.5, 0, 0], [0, 0, 1.0], [0, 0.5, 0]]
+
+
+def gradient_norm(scores: Tensor, *others: Tensor) -> Tensor:
+    """The squared norm of the gradients of the squared document scores."""
+    index, offsets, epsilon = others
+    found = document_scores(LAYOUT, "max_sum", scores, index, offsets, epsilon)
+    found = found.masked_fill(found.isinf(), 0).square().sum()
+    first = torch.autograd.grad(found, (scores, epsilon), create_graph=True)
+    return first[0].square().sum() + first[1].square().sum()
+
+
+def test_gradients_can_be_differentiated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, *others = (each.requires_grad_(each.is_floating_point()) for each in case())
+    assert torch.autograd.gradgradcheck(
+        lambda scores, epsilon: document_scores(LAYOUT, "max_sum", scores, *others[:2], epsilon)[
+            [0, 3]
+        ].square(),
+        (scores, others[2]),
+    )
+    # which numpy in the kernel, for float32, could not be
+    scores, *others = (
+        each.requires_grad_(each.is_floating_point()) for each in case(torch.float32)
+    )
+    found = torch.autograd.grad(gradient_norm(scores, *others), (scores, others[2]))
+    monkeypatch.setenv("SOPA_KERNEL", "reference")
+    expected = torch.autograd.grad(gradient_norm(scores, *others), (scores, others[2]))
+    assert all(each.any() for each in expected)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("semiring", ["max_sum", "log"])
+def test_functions_of_it_are_taken_by_torch_func(semiring: str) -> None:
+    scores, index, offsets, epsilon = case(torch.float32)
+
+    def loss(scores: Tensor, epsilon: Tensor) -> Tensor:
+        return document_scores(LAYOUT, semiring, scores, index, offsets, epsilon)[0].square().sum()
+
+    found = torch.func.grad(loss, argnums=(0, 1))(scores, epsilon)
+    inputs = scores.requires_grad_(), epsilon.requires_grad_()
+    torch.testing.assert_close(found, torch.autograd.grad(loss(*inputs), inputs))

@@ -167,3 +167,19 @@ def test_gradients_for_half_precision_and_double() -> None:
         assert product.dtype == (torch.float32 if dtype == torch.bfloat16 else dtype)
         product.sum().backward()
         assert weight.grad is not None
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("log_sigmoid", [False, True])
+def test_gradients_can_be_differentiated_again(log_sigmoid: bool, power: int) -> None:
+    # all zero but one column, so that the kernel would serve it
+    grad = random(40, 30) * (torch.arange(30) == 3)
+    found = []
+    for semiring in ("max_product", "log"):  # in `log`, a plain product is taken
+        inputs = [random(*shape, seed=i) for i, shape in enumerate(((40, 3), (30, 3), (30,)))]
+        inputs = [each.requires_grad_() for each in inputs]
+        result = (arc_products(semiring, *inputs, log_sigmoid) ** power * grad).sum()
+        first = torch.autograd.grad(result, inputs, create_graph=True)
+        norm = sum(each.square().sum() for each in first)
+        found.append(torch.autograd.grad(norm, inputs, materialize_grads=True))
+    torch.testing.assert_close(*found)
