@@ -52,7 +52,6 @@ def forward(
     """Document scores and, with `keep_paths`, the best paths; see `dispatch.Kernel`.
 
     Raises:
-        ValueError: the columns of `scores` or `epsilon` are not the layout's.
         IndexError: `index` names a row that `scores` has not, or `offsets` a token.
     """
     best = (len(offsets) - 1, layout.num_patterns)
@@ -157,10 +156,6 @@ def _by_documents(
     """Runs a forward function over all documents, about as many tokens on each thread."""
     given = [_array(tensor) for tensor in (scores.float(), index, offsets, epsilon.float())]
     bounds = given[2]
-    if scores.shape[1:] != (layout.num_scores,):
-        raise ValueError(f"scores: expected [rows, {layout.num_scores}], found {scores.shape}")
-    if epsilon.shape != (layout.num_epsilons,):
-        raise ValueError(f"epsilon: expected [{layout.num_epsilons}], found {epsilon.shape}")
     threads = num_threads(len(index) * layout.num_states, LEAST_STATES)
     plan, results = plan_of(layout), [output.numpy() for output in outputs]
 

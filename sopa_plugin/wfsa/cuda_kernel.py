@@ -65,11 +65,7 @@ def forward(
     epsilon: Tensor,
     keep_paths: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Document scores and, with `keep_paths`, the best paths; see `dispatch.Kernel`.
-
-    Raises:
-        ValueError: the columns of `scores` or `epsilon` are not the layout's.
-    """
+    """Document scores and, with `keep_paths`, the best paths; see `dispatch.Kernel`."""
     best = (len(offsets) - 1, layout.num_patterns)
     document_scores = scores.new_empty(best, dtype=torch.float32)
     ends = index.new_empty(best if keep_paths else 0, dtype=torch.int32)
@@ -84,10 +80,7 @@ def forward(
 def end_scores(
     layout: Layout, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor
 ) -> Tensor:
-    """Score of the best match ending at each token, `[M, K]`; see `dispatch.Kernel`.
-
-    Raises as `forward` does.
-    """
+    """Score of the best match ending at each token, `[M, K]`; see `dispatch.Kernel`."""
     best = scores.new_empty((len(offsets) - 1, layout.num_patterns), dtype=torch.float32)
     found = scores.new_empty((len(index), layout.num_patterns), dtype=torch.float32)
     outputs = (best, best, best, best, found)
@@ -121,31 +114,33 @@ def backward(
         bits = (len(index) + batch).bit_length()
         largest = torch.linalg.vector_norm(grad, torch.inf)
         sums = torch.zeros(count, dtype=torch.int64, device=grad.device)
-        max_plus_triton.walk_back[(batch, triton.cdiv(num_patterns, BLOCK))](
-            grad,
-            largest,
-            index,
-            offsets,
-            tables.lengths,
-            tables.main_starts,
-            tables.loop_starts,
-            tables.state_starts,
-            ends,
-            final,
-            steps,
-            sums,
-            num_patterns,
-            layout.num_scores,
-            layout.num_states,
-            num_cells,
-            bits,
-            BLOCK=BLOCK,
-            EMPTY=layout.empty_matches,
-            num_warps=1,
-        )
-        max_plus_triton.to_floats[(triton.cdiv(count, CELLS),)](
-            sums, largest, floats, count, bits, BLOCK=CELLS
-        )
+        # Triton launches on the current device, which need not be the tensors'.
+        with torch.cuda.device_of(grad):
+            max_plus_triton.walk_back[(batch, triton.cdiv(num_patterns, BLOCK))](
+                grad,
+                largest,
+                index,
+                offsets,
+                tables.lengths,
+                tables.main_starts,
+                tables.loop_starts,
+                tables.state_starts,
+                ends,
+                final,
+                steps,
+                sums,
+                num_patterns,
+                layout.num_scores,
+                layout.num_states,
+                num_cells,
+                bits,
+                BLOCK=BLOCK,
+                EMPTY=layout.empty_matches,
+                num_warps=1,
+            )
+            max_plus_triton.to_floats[(triton.cdiv(count, CELLS),)](
+                sums, largest, floats, count, bits, BLOCK=CELLS
+            )
     return floats[:num_cells].view(num_rows, layout.num_scores), floats[num_cells:]
 
 
@@ -158,31 +153,29 @@ def _run(
     outputs: tuple[Tensor, ...],
     **wanted: Any,
 ) -> None:
-    if scores.shape[1:] != (layout.num_scores,):
-        raise ValueError(f"scores: expected [rows, {layout.num_scores}], found {scores.shape}")
-    if epsilon.shape != (layout.num_epsilons,):
-        raise ValueError(f"epsilon: expected [{layout.num_epsilons}], found {epsilon.shape}")
     if len(offsets) == 1:
         return
     if not len(scores):
         scores = scores.new_zeros(1, layout.num_scores)
-    max_plus_triton.run[(len(offsets) - 1, triton.cdiv(layout.num_patterns, BLOCK))](
-        scores.float().contiguous(),
-        index.contiguous(),
-        offsets.contiguous(),
-        epsilon.float().contiguous(),
-        *_tables(layout, scores.device),
-        *outputs,
-        layout.num_patterns,
-        layout.num_scores,
-        layout.num_states,
-        STATES=layout.max_length,
-        BLOCK=BLOCK,
-        EPSILONS=layout.epsilons,
-        LOOPS=layout.self_loops,
-        BOUNDARY=layout.self_loops and layout.boundary_loops,
-        FINAL=layout.final_epsilon and layout.epsilons,
-        EMPTY=layout.empty_matches,
-        num_warps=1,
-        **wanted,
-    )
+    # Triton launches on the current device, which need not be the tensors'.
+    with torch.cuda.device_of(scores):
+        max_plus_triton.run[(len(offsets) - 1, triton.cdiv(layout.num_patterns, BLOCK))](
+            scores.float().contiguous(),
+            index.contiguous(),
+            offsets.contiguous(),
+            epsilon.float().contiguous(),
+            *_tables(layout, scores.device),
+            *outputs,
+            layout.num_patterns,
+            layout.num_scores,
+            layout.num_states,
+            STATES=layout.max_length,
+            BLOCK=BLOCK,
+            EPSILONS=layout.epsilons,
+            LOOPS=layout.self_loops,
+            BOUNDARY=layout.self_loops and layout.boundary_loops,
+            FINAL=layout.final_epsilon and layout.epsilons,
+            EMPTY=layout.empty_matches,
+            num_warps=1,
+            **wanted,
+        )

@@ -165,11 +165,12 @@ def _call(
         layout.final_epsilon,
         layout.empty_matches,
     )
+    scores, epsilon = checked(layout, scores, epsilon)
     outputs: tuple[Tensor, Tensor, Tensor, Tensor] = _forward(
-        at_least_float32(scores).contiguous(),
+        scores.contiguous(),
         index.long().contiguous(),
         offsets.long().contiguous(),
-        at_least_float32(epsilon).contiguous(),
+        epsilon.contiguous(),
         semiring,
         layout.lengths,
         options,
@@ -181,6 +182,21 @@ def _call(
 def at_least_float32(scores: Tensor) -> Tensor:
     """`scores`, in float32 if they come in half precision."""
     return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+
+
+def checked(layout: Layout, scores: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
+    """Arc scores `[N, R]` and epsilon scores `[Q]`, at least in float32.
+
+    Raises:
+        ValueError: their columns are not the layout's.
+    """
+    if scores.dim() != 2 or scores.shape[1] != layout.num_scores:
+        expected, found = f"[rows, {layout.num_scores}]", list(scores.shape)
+        raise ValueError(f"scores: expected {expected}, as the layout has arcs; found {found}")
+    if epsilon.dim() != 1 or epsilon.shape[0] != layout.num_epsilons:
+        expected, found = f"[{layout.num_epsilons}]", list(epsilon.shape)
+        raise ValueError(f"epsilon: expected {expected}, as the layout has epsilons; found {found}")
+    return at_least_float32(scores), at_least_float32(epsilon)
 
 
 def document_scores(
@@ -205,6 +221,9 @@ def document_scores(
     Returns:
         The best match's score or, where the semiring sums, the sum over all spans (the expected
         count); the semiring's zero where nothing matches.
+
+    Raises:
+        ValueError: the columns of `scores` or `epsilon` are not the layout's.
     """
     needs_paths = torch.is_grad_enabled() and (scores.requires_grad or epsilon.requires_grad)
     keep_paths = needs_paths and Semiring.named(semiring).selects
@@ -246,10 +265,7 @@ def end_scores(
     No gradient.
     """
     with torch.no_grad():
-        scores, epsilon = (
-            at_least_float32(scores).contiguous(),
-            at_least_float32(epsilon).contiguous(),
-        )
+        scores, epsilon = (each.contiguous() for each in checked(layout, scores, epsilon))
         kernel = _kernel(semiring, scores)
         index, offsets = index.long().contiguous(), offsets.long().contiguous()
         if kernel is not None:

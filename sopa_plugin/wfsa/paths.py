@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sopa_plugin.wfsa import reference
 from sopa_plugin.wfsa.layout import Layout
-from sopa_plugin.wfsa.operator import BestMatches, at_least_float32
+from sopa_plugin.wfsa.operator import BestMatches, checked
 from sopa_plugin.wfsa.reference import EPSILON, SELF_LOOP
 from sopa_plugin.wfsa.semirings import Semiring
 
@@ -30,7 +30,7 @@ class Arc(NamedTuple):
 class Match:
     """A match of a pattern: it consumes the document's tokens `start` to `end - 1`."""
 
-    score: float
+    score: float  # the semiring's value: in max-product a logarithm
     start: int
     end: int
     arcs: tuple[Arc, ...]
@@ -122,10 +122,9 @@ def k_best_matches(
     if not algebra.selects:
         raise ValueError(f"{semiring} sums over paths: there is no best match")
     with torch.no_grad():
-        recurrence = reference.Recurrence(layout, algebra, at_least_float32(epsilon), trace=True)
-        found, final, steps = reference.end_scores(
-            recurrence, at_least_float32(scores), index, offsets
-        )
+        scores, epsilon = checked(layout, scores, epsilon)
+        recurrence = reference.Recurrence(layout, algebra, epsilon, trace=True)
+        found, final, steps = reference.end_scores(recurrence, scores, index, offsets)
         empty = recurrence.read(recurrence.start(1))[0]
     if not layout.empty_matches:
         empty = torch.full_like(empty, algebra.zero)

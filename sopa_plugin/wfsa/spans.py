@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sopa_plugin.wfsa import reference
 from sopa_plugin.wfsa.layout import Layout
-from sopa_plugin.wfsa.operator import at_least_float32
+from sopa_plugin.wfsa.operator import checked
 from sopa_plugin.wfsa.semirings import Semiring
 
 Asteration = Literal["first_order", "full"]
@@ -67,9 +67,9 @@ def span_scores(
         asteration: `first_order` (the paper's experiments and every document score: at most one
             epsilon between two tokens) or `full` (any number).
     """
-    epsilon = at_least_float32(epsilon)
+    scores, epsilon = checked(layout, scores, epsilon)
     recurrence = ExactRecurrence(layout, Semiring.named(semiring), epsilon, asteration)
-    found, *_ = reference.end_scores(recurrence, at_least_float32(scores), index, offsets)
+    found, *_ = reference.end_scores(recurrence, scores, index, offsets)
     # A span's score is that of the match which ends at its last token.
     empty = recurrence.read(recurrence.start(1))[0]
     places = torch.where(offsets.diff() > 0, offsets[1:] - 1, len(found))

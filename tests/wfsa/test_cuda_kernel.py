@@ -176,15 +176,17 @@ def test_one_gradient_that_is_no_number_shows_in_all(value: float) -> None:
         assert each.isnan().all()
 
 
-@here
-def test_shapes_that_do_not_fit_the_layout_are_refused() -> None:
-    from sopa_plugin.wfsa import cuda_kernel
-
-    scores, index, offsets, epsilon = make_case(LAYOUTS[0], seed=0)
-    with pytest.raises(ValueError, match="scores: expected"):
-        cuda_kernel.forward(LAYOUTS[0], scores[:, 1:], index, offsets, epsilon, keep_paths=False)
-    with pytest.raises(ValueError, match="epsilon: expected"):
-        cuda_kernel.forward(LAYOUTS[0], scores, index, offsets, epsilon[1:], keep_paths=False)
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_it_runs_where_its_tensors_are() -> None:
+    layout = LAYOUTS[0]
+    scores, index, offsets, epsilon = (each.to("cuda:1") for each in make_case(layout, seed=0))
+    inputs = scores.requires_grad_(), epsilon.requires_grad_()
+    found = []
+    for device in (0, 1):
+        with torch.cuda.device(device):
+            result = document_scores(layout, "max_sum", inputs[0], index, offsets, inputs[1])
+            found.append((result, *torch.autograd.grad(result.exp().sum(), inputs)))
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
 
 
 @pytest.mark.skipif(INTERPRETED, reason="is running")

@@ -9,7 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from sopa_plugin.wfsa import Layout, Semiring, best_matches, document_scores, end_scores
+from sopa_plugin.wfsa import (
+    Layout,
+    Semiring,
+    best_matches,
+    document_scores,
+    end_scores,
+    k_best_matches,
+    span_scores,
+)
 
 LAYOUT = Layout((2, 3, 3, 5))
 SEMIRINGS = ("max_product", "max_sum", "sum_product", "log", "boolean")
@@ -113,6 +121,28 @@ def test_views_and_narrow_integers_are_taken_too() -> None:
     assert not wide.is_contiguous()
     found = best_matches(LAYOUT, "max_sum", wide, index.int(), offsets.int(), epsilon)
     assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # the kernel, the reference
+@pytest.mark.parametrize(
+    "function",
+    [
+        document_scores,
+        best_matches,
+        end_scores,
+        span_scores,
+        lambda *given: k_best_matches(*given, 1),
+    ],
+)
+def test_shapes_that_do_not_fit_the_layout_are_refused(function: Any, dtype: torch.dtype) -> None:
+    scores, index, offsets, epsilon = case(dtype)
+    # wider than the layout: nothing would fail, columns would be taken for others
+    for wrong in (scores[:, 1:], torch.cat([scores, scores], dim=1), scores[0]):
+        with pytest.raises(ValueError, match=r"scores: expected \[rows, 14\].* found \["):
+            function(LAYOUT, "max_sum", wrong, index, offsets, epsilon)
+    for wrong in (epsilon[1:], torch.cat([epsilon, epsilon]), epsilon[None]):
+        with pytest.raises(ValueError, match=r"epsilon: expected \[9\].* found \["):
+            function(LAYOUT, "max_sum", scores, index, offsets, wrong)
 
 
 @pytest.mark.parametrize("semiring", ["max_sum", "sum_product"])

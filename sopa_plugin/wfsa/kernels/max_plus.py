@@ -31,12 +31,12 @@ NEVER = np.float32(-np.inf)
 
 @njit
 def _in_lanes(plan: Plan, epsilon: Any, chosen: Any) -> Any:
-    """The chosen epsilon scores, each in the lane of the state that it leads to."""
+    """The chosen epsilon scores (None: all), each in the lane of the state that it leads to."""
     lanes = np.empty(plan.num_lanes, np.float32)
     for lane in range(plan.num_lanes):
         lanes[lane] = NEVER
     for q in range(len(epsilon)):
-        if chosen[q]:
+        if chosen is None or chosen[q]:
             lanes[plan.epsilon_lanes[q]] = epsilon[q]
     return lanes
 
@@ -67,7 +67,7 @@ def _run(
     for c in range(num_scores if len(scores) > 0 else 0):
         row_zero[WIDTH + c] = scores[0, c]
     step_row = np.zeros(WIDTH + plan.num_states, np.uint8)
-    inner = _in_lanes(plan, epsilon, plan.inner)
+    inner = _in_lanes(plan, epsilon, None)
     final = _in_lanes(plan, epsilon, plan.final)
     empty = _in_lanes(plan, epsilon, plan.empty)
 

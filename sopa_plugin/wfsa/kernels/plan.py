@@ -37,7 +37,6 @@ class Plan(NamedTuple):
     end_steps: NDArray[np.int64]  # lanes of END states
     end_lanes: NDArray[np.int64]  # [K]: lane of each pattern's END
     epsilon_lanes: NDArray[np.int64]  # [Q]: lane of the state that each epsilon leads to
-    inner: NDArray[np.bool_]  # [Q]: whether the epsilon may precede a token: always
     final: NDArray[np.bool_]  # [Q]: whether the epsilon may follow the last token of a match
     empty: NDArray[np.bool_]  # [Q]: whether the epsilon alone is a match
     empty_matches: bool
@@ -74,23 +73,7 @@ def plan_of(layout: Layout) -> Plan:
         barred[state, padding + looping[state] :] = 0
     descending = range(num_states - 1, 0, -1)
     arcs = [lane for i in descending for lane in vectors(i, layout.first_pattern(i + 1))]
-    # shape: [Q]; the state that each epsilon leads to, and whose it is
-    targets, owners = (
-        np.array(
-            [
-                (state, p)
-                for state, arc in enumerate(layout.epsilon_arcs, start=1)
-                for p in range(arc.first_pattern, num_patterns)
-            ],
-            np.int64,
-        )
-        .reshape(-1, 2)
-        .T
-    )
-    # START is reached by a token only through its self-loop, else only a match that is empty
-    # takes the epsilon from there.
-    final = (targets == lengths[owners] - 1) & layout.final_epsilon
-    final &= (targets > 1) | boundary | layout.empty_matches
+    targets, owners, final = _epsilons(layout)
     end_lanes = (lengths - 1) * stride + padding + patterns
     return Plan(
         stride=stride,
@@ -108,11 +91,27 @@ def plan_of(layout: Layout) -> Plan:
         end_steps=np.unique(end_lanes // WIDTH * WIDTH),
         end_lanes=end_lanes,
         epsilon_lanes=targets * stride + padding + owners,
-        inner=np.ones_like(final),
         final=final,
         empty=final & (targets == 1) & layout.empty_matches,
         empty_matches=layout.empty_matches,
     )
+
+
+def _epsilons(
+    layout: Layout,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """The state that each epsilon leads to, whose it is, and whether it may end a match, `[Q]`."""
+    pairs = [
+        (state, p)
+        for state, arc in enumerate(layout.epsilon_arcs, start=1)
+        for p in range(arc.first_pattern, layout.num_patterns)
+    ]
+    targets, owners = np.array(pairs, np.int64).reshape(-1, 2).T
+    final = (targets == np.array(layout.lengths)[owners] - 1) & layout.final_epsilon
+    # START is reached by a token only through its self-loop, else only a match that is empty
+    # takes the epsilon from there.
+    loops_at_start = layout.self_loops and layout.boundary_loops
+    return targets, owners, final & ((targets > 1) | loops_at_start | layout.empty_matches)
 
 
 class Columns(NamedTuple):
