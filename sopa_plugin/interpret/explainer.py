@@ -35,6 +35,8 @@ from sopa_plugin.wfsa import document_scores
 from sopa_plugin.wfsa.reference import Recurrence
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from sopa_plugin.models import TextClassifier
 
 FIRST_CHUNK, GROWTH, CHUNK = 4, 4, 1024
@@ -76,11 +78,20 @@ class Explainer:
         return cls(ModelSubject.load(folder), replacement)
 
     @classmethod
-    def from_model(cls, model: TextClassifier, replacement: Replacement = "no_match") -> Explainer:
-        """Reads a classifier. Documents are texts."""
+    def from_model(
+        cls,
+        model: TextClassifier,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        replacement: Replacement = "no_match",
+    ) -> Explainer:
+        """Reads a classifier (see `ModelSubject`). Documents are texts.
+
+        Raises:
+            UserError: Its encoder has no patterns, or there is no tokenizer.
+        """
         from sopa_plugin.interpret.model_subject import ModelSubject
 
-        return cls(ModelSubject(model), replacement)
+        return cls(ModelSubject(model, tokenizer), replacement)
 
     @classmethod
     def from_encoder(

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.batches import Batch, Documents
 from sopa_plugin.data.tokenizers.whitespace import BLANKS
@@ -21,18 +22,31 @@ from sopa_plugin.interpret.render.markup import CONTINUES
 from sopa_plugin.interpret.subject import VOCABULARY_CHUNK, Encoded, Subject
 from sopa_plugin.matcher import Matcher, load_matcher
 from sopa_plugin.matcher.compiler import obstacle
+from sopa_plugin.matcher.words import Words
 from sopa_plugin.models import TextClassifier, load_model
 
 
 class ModelSubject(Subject):
     """A `TextClassifier` whose encoder is `sopa` or `cnn`. Documents are texts.
 
+    Arguments:
+        model: the classifier; it is put into evaluation mode.
+        tokenizer: its tokenizer, where it has none itself (`from_pretrained` gives it none).
+
     Raises:
-        UserError: The encoder has no patterns.
+        UserError: The encoder has no patterns, or there is no tokenizer.
     """
 
-    def __init__(self, model: TextClassifier) -> None:
+    def __init__(
+        self, model: TextClassifier, tokenizer: PreTrainedTokenizerBase | None = None
+    ) -> None:
         self.model = model.eval()
+        if tokenizer is not None:
+            model.tokenizer = tokenizer
+        elif getattr(model, "tokenizer", None) is None:
+            raise UserError(
+                "this model has no tokenizer: give it one, from_model(model, tokenizer)"
+            )
         self._matcher: Matcher | None = None
         self._compiled_at: tuple[int, ...] = ()
         self.labels = tuple(model.labels)
@@ -123,31 +137,36 @@ class ModelSubject(Subject):
             return cast(Tensor, self.model.embedder(ids, torch.ones_like(ids)))
 
     def words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
-        if self.matcher is not None:  # which splits text on blanks alone
+        if self.matcher is not None and isinstance(self.matcher.words, Words):
             return [tuple(word for word in re.split(BLANKS, text) if word) for text in documents]
         tokenizer = self.model.tokenizer
         encoded = self.model.encode_texts(documents)
         ids = np.split(encoded.ids, encoded.offsets[1:-1])
         if not tokenizer.is_fast or not len(documents):
             return [tuple(tokenizer.convert_ids_to_tokens(each.tolist())) for each in ids]
-        places = tokenizer(list(documents), return_offsets_mapping=True)["offset_mapping"]
+        found = tokenizer(list(documents), return_offsets_mapping=True)
         return [
-            tuple(self._spelt(text, *each))
-            for text, *each in zip(documents, ids, places, strict=True)
+            tuple(self._spelt(text, each, found["offset_mapping"][number], found.word_ids(number)))
+            for number, (text, each) in enumerate(zip(documents, ids, strict=True))
         ]
 
     def _spelt(
-        self, text: str, ids: NDArray[np.int64], places: Sequence[tuple[int, int]]
+        self,
+        text: str,
+        ids: NDArray[np.int64],
+        places: Sequence[tuple[int, int]],
+        words: Sequence[int | None],
     ) -> Iterator[str]:
-        """Tokens as the text has them; special ones by name."""
-        reached = -1
-        for number, (start, stop) in zip(ids.tolist(), places, strict=False):
+        """Tokens as the text has them, pieces of one of its words marked; special ones by name."""
+        reached, within = -1, None
+        for number, (start, stop), word in zip(ids.tolist(), places, words, strict=False):
             if stop == start:
                 yield str(self.model.tokenizer.convert_ids_to_tokens(number))
                 continue
-            word = text[start:stop].strip()
-            yield CONTINUES + word if start == reached else word
-            reached = stop
+            piece = text[start:stop]
+            goes_on = start == reached and word == within and not piece[0].isspace()
+            yield CONTINUES * goes_on + piece.strip()
+            reached, within = stop, word
 
     @property
     def contextual(self) -> bool:

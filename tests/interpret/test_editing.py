@@ -21,7 +21,7 @@ CNN: dict[str, Any] = {"type": "cnn", "num_filters": 2, "window_sizes": [3, 1]}
 
 
 def effects(model: TextClassifier, replacement: str, name: str) -> np.ndarray:
-    explainer = Explainer.from_model(model, replacement)
+    explainer = Explainer.from_model(model, replacement=replacement)
     explainer.use_means_of(TEXTS)
     found = [
         each.effect

@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, BertTokenizerFast
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertTokenizerFast,
+)
 
+from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers.words import WordTokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.editing import silence
@@ -70,6 +78,47 @@ def test_compiled_models_read_alike(
                 assert (match.tokens, match.count) == (other.tokens, other.count)
                 assert (match.document, match.start) == (other.document, other.start)
                 assert match.score == pytest.approx(other.score, rel=1e-5)
+
+
+RUNNING = "A moving, funny film. It's superb: don't miss it!"
+TOKENS = ("A", "moving", ",", "funny", "film", ".", "It", "'s", "superb", ":", "do", "n't", "miss")
+TOKENS += ("it", "!")
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_words_of_running_text_are_the_tokens(
+    compiled: bool, make_model: Callable[..., TextClassifier]
+) -> None:
+    """Every word under the pattern that read it, and none taken for a piece of another."""
+    tokenizer = make_tokenizer(
+        TOKENS[::2], lowercase=True, pre_tokenizer=WordTokenizer.pre_tokenizer()
+    )
+    model = make_model(tokenizer=tokenizer)
+    explainer = Explainer.from_model(model)
+    if compiled:
+        explainer.subject.prepare()
+    assert isinstance(explainer.subject, ModelSubject)
+    assert (explainer.subject.matcher is not None) == compiled
+    found = explainer.document(RUNNING, shown=99)
+    assert found.tokens == TOKENS
+    expected = np.exp(model.log_probabilities([RUNNING]))[0]
+    assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+    for each in found.contributions:
+        if each.match:
+            assert each.match.tokens == TOKENS[each.match.start : each.match.end]
+
+
+def test_a_tokenizer_may_be_given(
+    make_model: Callable[..., TextClassifier], tmp_path: Path
+) -> None:
+    model = make_model()
+    model.save(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"no tokenizer: give it one, from_model\(model, tokenizer"):
+        Explainer.from_model(loaded)
+    explainer = Explainer.from_model(loaded, AutoTokenizer.from_pretrained(tmp_path))
+    expected = Explainer.from_model(model).document(TEXTS[0]).probabilities
+    assert explainer.document(TEXTS[0]).probabilities == pytest.approx(expected)
 
 
 def test_changed_models_are_compiled_anew(make_model: Callable[..., TextClassifier]) -> None:
