@@ -62,9 +62,10 @@ def from_convolutions(
 
 
 def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
-    """One convolution for each pattern length, which max-pooled gives the encoder's scores.
+    """One convolution for each pattern length, which max-pooled gives the encoder's numbers.
 
-    That is, for documents of at least the window's length, before activation.
+    That is, for documents of at least the window's length, before activation; `output_scale` is in
+    its weights and biases.
 
     Raises:
         ValueError: the encoder does something that a max-pooled CNN cannot.
@@ -84,7 +85,10 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
             f"this encoder is no max-pooled CNN: it has {', '.join(found)}; a CNN is max_sum over "
             "identity without self-loops, epsilons, boundary tokens and normalization"
         )
-    convolutions, bias = [], encoder.arcs.bias * options.bias_scale
+    # What scores are multiplied by, above 0, passes through the maximum.
+    scale = encoder.document_vector.scale
+    weight, bias = encoder.arcs.weight * scale, encoder.arcs.bias * options.bias_scale * scale
+    convolutions = []
     for length, group in groupby(range(layout.num_patterns), key=layout.lengths.__getitem__):
         patterns = list(group)
         convolution = nn.Conv1d(encoder.input_dim, len(patterns), length - 1)
@@ -95,7 +99,7 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
             for i, arc in enumerate(layout.main_path[: length - 1]):
                 begin = arc.start + patterns[0] - arc.first_pattern
                 columns = slice(begin, begin + len(patterns))
-                convolution.weight[:, :, i] = encoder.arcs.weight[columns]
+                convolution.weight[:, :, i] = weight[columns]
                 convolution.bias += bias[columns]
         convolutions.append(convolution)
     return convolutions

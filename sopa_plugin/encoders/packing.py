@@ -27,7 +27,14 @@ def offsets_of(mask: Tensor) -> Tensor:
 
 
 def pack(tokens: Tensor, mask: Tensor) -> Packed:
-    """Packs `tokens [batch, tokens, dim]`, keeping those where `mask [batch, tokens]` is true."""
+    """Packs `tokens [batch, tokens, dim]`, keeping those where `mask [batch, tokens]` is true.
+
+    Raises:
+        ValueError: the mask has another shape.
+    """
+    if mask.shape != tokens.shape[:2]:
+        expected, found = list(tokens.shape[:2]), list(mask.shape)
+        raise ValueError(f"mask: expected {expected}, one for each token; found {found}")
     # shape: [real tokens]
     index = mask.bool().flatten().nonzero().squeeze(1)
     return Packed(tokens.flatten(0, 1), index, offsets_of(mask))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -19,6 +19,14 @@ DropoutOn = Literal["products", "scores"]
 Output = Literal["score", "log_score", "excess"]
 Normalization = Literal["none", "layer", "batch"]
 Activation = Literal["none", "relu"]
+
+_CHOICES = {
+    "self_loops": get_args(SelfLoops),
+    "dropout_on": get_args(DropoutOn),
+    "output": (None, *get_args(Output)),
+    "normalization": (None, *get_args(Normalization)),
+    "activation": get_args(Activation),
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,10 @@ def arcs_start_at_half(semiring: str, encoding: str) -> bool:
 def problems_of(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Every `(argument, message)` that the arguments of `SopaEncoder` rule out together."""
     yield from _pattern_problems(params["patterns"])
+    misspelt = list(_choice_problems(params))
+    yield from misspelt
+    if misspelt:  # what it means beside the others cannot be told
+        return
     for key, kind in (("semiring", Semiring), ("encoding", ArcEncoding)):
         name = params.get(key)
         if name is not None and name not in kind.list_available():
@@ -95,6 +107,16 @@ def problems_of(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     encoding = ArcEncoding.named(params.get("encoding") or semiring.default_encoding)
     yield from _semiring_problems(params, semiring, encoding)
     yield from _option_problems(params)
+
+
+def _choice_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a config's type hints say of configs, for arguments given by a program."""
+    for key, choices in _CHOICES.items():
+        if key in params and params[key] not in choices:
+            names = [each for each in choices if each is not None]
+            near = did_you_mean(str(params[key]), names)
+            near = f"; {near}" if near else ""
+            yield key, f"expected one of {', '.join(names)}; found {params[key]!r}{near}"
 
 
 def _pattern_problems(patterns: Mapping[Any, int]) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ class ExactRecurrence(reference.Recurrence):
     def __init__(
         self, layout: Layout, semiring: Semiring, epsilon: Tensor, asteration: Asteration
     ) -> None:
+        if asteration not in get_args(Asteration):
+            expected = ", ".join(get_args(Asteration))
+            raise ValueError(f"asteration: expected one of {expected}; found {asteration!r}")
         super().__init__(layout, semiring, epsilon)
         self.asteration = asteration
 
@@ -66,6 +69,9 @@ def span_scores(
         layout, semiring, scores, index, offsets, epsilon: as for `operator.document_scores`.
         asteration: `first_order` (the paper's experiments and every document score: at most one
             epsilon between two tokens) or `full` (any number).
+
+    Raises:
+        ValueError: there is no such `asteration`, or columns are not the layout's.
     """
     scores, epsilon = checked(layout, scores, epsilon)
     recurrence = ExactRecurrence(layout, Semiring.named(semiring), epsilon, asteration)

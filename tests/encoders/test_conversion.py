@@ -52,7 +52,7 @@ def test_sopa_equals_torch_convolution_and_max_pooling() -> None:
 
 def test_convolutions_equal_the_sopa_they_came_from() -> None:
     torch.manual_seed(0)
-    encoder = SopaEncoder(DIM, {4: 3, 2: 2, 5: 1}, **CNN_LIKE, bias_scale=0.3)
+    encoder = SopaEncoder(DIM, {4: 3, 2: 2, 5: 1}, **CNN_LIKE, bias_scale=0.3, output_scale=2.5)
     nn.init.normal_(encoder.arcs.bias)
     convolutions = to_convolutions(encoder)
     assert [(each.kernel_size, each.out_channels) for each in convolutions] == [
@@ -79,6 +79,10 @@ def test_the_cnn_encoder_becomes_a_sopa_and_back() -> None:
     torch.testing.assert_close(sopa(tokens, mask), expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(back(tokens, mask), expected, rtol=0, atol=1e-6)
     assert (cnn(tokens, mask) > 0).any()
+    scaled = SopaEncoder(DIM, {2: 3, 4: 3}, **CNN_LIKE, activation="relu", output_scale=0.3).eval()
+    expected = scaled(tokens, mask)
+    assert (expected[0] > 0).any()
+    torch.testing.assert_close(to_cnn(scaled)(tokens, mask), expected, rtol=0, atol=1e-6)
 
 
 def test_gradients_are_the_same_too() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -310,6 +311,37 @@ def test_scales_and_dropout_that_mean_something_are_taken(options: dict[str, Any
     scores, epsilon = make(**options).arc_scores(torch.randn(4, DIM))
     assert scores.isfinite().all()
     assert epsilon.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"dropout_on": "product"},
+            "dropout_on: expected one of products, scores; found 'product'",
+        ),
+        ({"activation": "ReLU"}, "activation: expected one of none, relu"),
+        ({"output": "log"}, "output: expected one of score, log_score, excess"),
+        ({"self_loops": "own"}, "self_loops: expected one of none, state, shared"),
+        ({"self_loops": None}, "self_loops: expected one of none, state, shared; found None"),
+        ({"normalization": "layers"}, "found 'layers'; did you mean 'layer'"),
+    ],
+)
+def test_choices_that_there_are_not_are_refused(options: dict[str, Any], message: str) -> None:
+    """Given by a program; a config's are checked by its type hints, and told once."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(**options)
+    if None not in options.values():
+        assert len(check(Seq2VecEncoder, {"type": "sopa", "patterns": PATTERNS, **options})) == 1
+
+
+def test_a_mask_of_another_shape_is_refused() -> None:
+    tokens = torch.randn(2, 6, DIM)
+    with pytest.raises(ValueError, match=r"mask: expected \[2, 6\].* found \[2, 5\]"):
+        make()(tokens, torch.ones(2, 5))
+    # as many numbers as there are tokens, so nothing else would fail
+    with pytest.raises(ValueError, match=r"mask: expected \[2, 6\].* found \[3, 4\]"):
+        make()(tokens, torch.ones(3, 4))
 
 
 def test_every_problem_is_told_at_once() -> None:

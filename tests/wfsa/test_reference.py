@@ -284,6 +284,8 @@ def test_full_asteration_takes_epsilons_in_a_row() -> None:
     arguments = (scores, torch.tensor([0]), torch.tensor([0, 1]), epsilon)
     first = span_scores(layout, "sum_product", *arguments)
     full = span_scores(layout, "sum_product", *arguments, "full")
+    with pytest.raises(ValueError, match="expected one of first_order, full; found 'first-order'"):
+        span_scores(layout, "sum_product", *arguments, "first-order")
     assert first.item() == 7 * 3 * 13
     assert full.item() == 2 * 11 * 13 + 7 * 3 * 13 + 7 * 11 * 5
 
