@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -35,10 +35,14 @@ def silence(
         means: means of the document vector, for `mean`.
 
     Raises:
-        UserError: There is no such pattern, or means are missing.
+        UserError: There is no such pattern, it is held already, means are missing, or no arc of
+            this encoder can score zero.
     """
+    if not names:
+        return {}
     numbers = [subject.number(name) for name in names]
     if replacement == "no_match" and subject.encoder is subject.model.encoder:
+        _refuse_held(subject, names)
         for number in numbers:
             _block(subject.encoder, number)
         return _record(subject, dict.fromkeys(names, "no_match"))
@@ -53,11 +57,16 @@ def silence(
 
 def _block(encoder: SopaEncoder, pattern: int) -> None:
     """Gives both arcs out of START the semiring's zero, so that no path leads to END."""
-    arcs, layout = encoder.arcs, encoder.layout
-    if not encoder.options.bias_scale > 0:
+    arcs, layout, options = encoder.arcs, encoder.layout, encoder.options
+    if not options.bias_scale > 0:
         raise UserError("this encoder's biases count for nothing: take replacement zero or mean")
+    # A sigmoid of -inf is 0, its logarithm -inf: mostly that is the semiring's zero.
+    if float(options.encode(torch.tensor(float("-inf")))) != options.algebra.zero:
+        raise UserError(
+            f"no arc can be blocked in semiring '{options.semiring}' over encoding "
+            f"'{options.encoding}': take replacement zero or mean"
+        )
     with torch.no_grad():
-        # A sigmoid or exponential of -inf is 0, its logarithm and the identity -inf: always zero.
         main = layout.main_path[0]
         arcs.weight[main.start + pattern - main.first_pattern] = 0.0
         arcs.bias[main.start + pattern - main.first_pattern] = float("-inf")
@@ -74,10 +83,12 @@ def hold(subject: ModelSubject, values: Mapping[str, float]) -> Edits:
     runs wherever the model ran, and no pattern that is held can change a prediction.
 
     Raises:
-        UserError: There is no such pattern, or the head does not begin with a linear layer.
+        UserError: There is no such pattern, it is held already, a value is too large, or the head
+            does not begin with a linear layer.
     """
     if not values:
         return {}
+    _refuse_held(subject, values)
     held = {subject.columns[subject.number(name)]: value for name, value in values.items()}
     head = subject.model.head
     layer = next((each for each in head.modules() if isinstance(each, nn.Linear)), None)
@@ -85,7 +96,12 @@ def hold(subject: ModelSubject, values: Mapping[str, float]) -> Edits:
     if layer is None or layer.in_features != size or layer.bias is None:
         raise UserError(f"cannot hold a pattern in a {type(head).__name__}: {_EXPECTED}")
     columns = torch.tensor(list(held), device=layer.weight.device)
-    constants = torch.tensor(list(held.values())).to(layer.weight)
+    constants = torch.tensor(list(held.values()), dtype=torch.float64).to(layer.weight)
+    for (name, value), finite in zip(values.items(), constants.isfinite().tolist(), strict=True):
+        if not finite:
+            raise UserError(
+                f"{name} cannot be held at {value:g}: too large for {layer.weight.dtype}"
+            )
     before = [each.detach().clone() for each in (layer.weight, layer.bias)]
     with torch.no_grad():
         # Numbers as large as scores get, to see that the head uses them in that layer alone.
@@ -100,6 +116,14 @@ def hold(subject: ModelSubject, values: Mapping[str, float]) -> Edits:
             layer.bias.copy_(before[1])
             raise UserError(f"cannot hold a pattern in a {type(head).__name__}: {_EXPECTED}")
     return _record(subject, values)
+
+
+def _refuse_held(subject: ModelSubject, names: Iterable[str]) -> None:
+    """Raises `UserError` where the head no longer sees one of the patterns."""
+    edits: Edits = (subject.model.config.sopa_plugin or {}).get(EDITS, {})
+    for name in names:
+        if isinstance(edits.get(name), int | float):
+            raise UserError(f"{name} is held at {edits[name]:g} already: edit the original model")
 
 
 def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:

@@ -17,7 +17,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import Match, Step
 from sopa_plugin.interpret.match_starts import find_starts
 from sopa_plugin.interpret.subject import Encoded, Subject
-from sopa_plugin.wfsa import Layout, Semiring, best_matches, document_scores
+from sopa_plugin.wfsa import ArcEncoding, Layout, Semiring, best_matches, document_scores
 from sopa_plugin.wfsa.dispatch import MAX_SEMIRINGS
 from sopa_plugin.wfsa.kernels.plan import columns_of
 from sopa_plugin.wfsa.paths import Arc, trace
@@ -76,13 +76,19 @@ def best_path_semiring(subject: Subject) -> str:
     """The semiring in which a best match is found.
 
     Raises:
-        UserError: The encoder's semiring has no best paths.
+        UserError: The encoder's semiring, over its encoding, has no best paths.
     """
     semiring = subject.encoder.options.semiring
     if Semiring.named(semiring).selects:
         return semiring
     if semiring not in BEST_PATH:
         raise UserError(f"semiring '{semiring}' sums over paths, so no match is the best")
+    encoding = subject.encoder.options.encoding
+    if semiring == "sum_product" and ArcEncoding.named(encoding).kind == "log_weight":
+        raise UserError(
+            f"semiring '{semiring}' over encoding '{encoding}' multiplies scores of either sign, "
+            "so no match is the best; read a model with weights (encoding 'sigmoid' or 'exp')"
+        )
     return BEST_PATH[semiring]
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
@@ -117,7 +117,7 @@ class Subject(ABC):
 class EncoderSubject(Subject):
     """A bare encoder, with word vectors and, if wanted, a head of any kind.
 
-    Documents are sequences of tokens. The encoder is put into evaluation mode.
+    Documents are sequences of tokens. Encoder and head are put into evaluation mode.
 
     Arguments:
         encoder: the patterns.
@@ -140,7 +140,7 @@ class EncoderSubject(Subject):
         self.columns = range(encoder.get_output_dim())
         self.labels = tuple(labels)
         self._vectors = vectors
-        self._head = head
+        self._head = head.eval() if isinstance(head, nn.Module) else head
         self._ids: dict[str, int] = {}
         self._words: list[str] = []
 

@@ -98,12 +98,52 @@ def test_a_blocked_pattern_leaves_training_finite(
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
 
 
+def test_a_pattern_that_is_held_is_not_held_again(
+    make_model: Callable[..., TextClassifier], tmp_path: Path
+) -> None:
+    """The head no longer sees it: nothing would change, whatever the report said."""
+    model = make_model()
+    hold(ModelSubject(model), {"2-1": 3})
+    model.save(tmp_path)
+    loaded = load_model(tmp_path)
+    assert isinstance(loaded, TextClassifier)
+    for subject in (ModelSubject(model), ModelSubject(loaded)):
+        for edit in (lambda: hold(subject, {"2-1": 5.0}), lambda: silence(subject, ["2-1"])):  # noqa: B023
+            with pytest.raises(UserError, match="2-1 is held at 3 already: edit the original"):
+                edit()
+    # One that only matches nothing is still seen.
+    silence(ModelSubject(model), ["3-1"])
+    expected = odds(model)
+    hold(ModelSubject(model), {"3-1": 40.0})
+    assert not np.allclose(odds(model), expected)
+
+
+@pytest.mark.parametrize("encoding", ["identity", "log_sigmoid"])
+def test_arcs_that_cannot_score_zero_are_not_blocked(
+    encoding: str, make_model: Callable[..., TextClassifier]
+) -> None:
+    model = make_model(
+        type="sopa", patterns={"2": 1, "3": 2, "5": 2}, semiring="sum_product", encoding=encoding
+    )
+    before = model.log_probabilities(TEXTS)
+    with pytest.raises(UserError, match=f"'sum_product' over encoding '{encoding}': take repl"):
+        silence(ModelSubject(model), ["2-1"])
+    assert np.array_equal(model.log_probabilities(TEXTS), before)
+    silence(ModelSubject(model), ["2-1"], "zero")
+    assert np.isfinite(model.log_probabilities(TEXTS)).all()
+
+
 def test_what_cannot_be_done_is_said(make_model: Callable[..., TextClassifier]) -> None:
     model = make_model()
     with pytest.raises(UserError, match="no pattern is called '7-1'"):
         silence(ModelSubject(model), ["7-1"])
     with pytest.raises(UserError, match="needs a data set"):
         silence(ModelSubject(model), ["2-1"], "mean")
+    assert silence(ModelSubject(model), [], "mean") == {}
+    with pytest.raises(
+        UserError, match=r"2-1 cannot be held at 1e\+300: too large for torch.float"
+    ):
+        hold(ModelSubject(model), {"3-1": 1.0, "2-1": 1e300})
 
     class Squares(nn.Module):
         """Uses the scores beside its first layer, too."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
@@ -205,6 +206,16 @@ def test_words_without_a_vector_have_the_zero_vector(
 ) -> None:
     encoded = make_explainer().subject.read([["good", "unheard-of"]])
     assert encoded.rows[encoded.index][1].tolist() == [0.0] * 6
+
+
+def test_a_head_with_dropout_is_read_as_it_predicts(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    subject = make_explainer().subject
+    head = nn.Sequential(nn.Dropout(0.5), subject._head)
+    explainer = Explainer.from_encoder(subject.encoder, subject._vectors, head, subject.labels)
+    found = {tuple(explainer.document(["good"]).probabilities.values()) for _ in range(5)}
+    assert len(found) == 1
 
 
 def test_one_pattern_by_name(

@@ -12,8 +12,9 @@ import pytest
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.matching import Aligner, arc_scores, spell
-from sopa_plugin.wfsa import end_scores
+from sopa_plugin.wfsa import Semiring, end_scores
 from sopa_plugin.wfsa.paths import k_best_matches
+from sopa_plugin.wfsa.semirings import SumProduct
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -121,15 +122,28 @@ def test_positions_leave_boundary_tokens_out_and_words_name_them(
     assert all((step.token == "‹s›") == (step.position < 0) for step in outside)
 
 
-def test_a_semiring_without_best_paths_is_refused(
-    make_explainer: Callable[..., Explainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sopa_plugin.interpret import matching
+@Semiring.register("sum_of_tests")
+class SumOfTests(SumProduct):
+    """A semiring of a user's own that sums."""
 
-    explainer = make_explainer(semiring="sum_product")
-    monkeypatch.setattr(matching, "BEST_PATH", {})  # as for a semiring of a user's own that sums
-    with pytest.raises(UserError, match="sums over paths"):
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"semiring": "sum_of_tests"}, "'sum_of_tests' sums over paths"),
+        ({"semiring": "sum_product", "encoding": "identity"}, "'identity' multiplies scores of"),
+        ({"semiring": "sum_product", "encoding": "log_sigmoid"}, "'log_sigmoid' multiplies"),
+    ],
+    ids=str,
+)
+def test_an_encoder_without_best_paths_is_refused(
+    options: dict[str, Any], message: str, make_explainer: Callable[..., Explainer]
+) -> None:
+    explainer = make_explainer(**options)
+    with pytest.raises(UserError, match=message):
         explainer.matches(["good"])
+    with pytest.raises(UserError, match=message):
+        explainer.patterns([["good"]])
 
 
 def test_end_scores_have_a_row_a_token(
