@@ -76,8 +76,8 @@ def _markdown(
         parts += [
             f"† differs from {title} (p < {SIGNIFICANT}).",
             f"## Differences from {title}",
-            f"In points, with 95 % intervals; paired bootstrap over test examples "
-            f"({RESAMPLES:,} resamples), each counted by the share of seeds that have it right.",
+            f"In points, with 95 % intervals; paired bootstrap over seeds and test examples "
+            f"({RESAMPLES:,} resamples).",
             significance_table(description, summaries).markdown().rstrip(),
         ]
     parts += [

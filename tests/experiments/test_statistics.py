@@ -14,7 +14,7 @@ def test_a_model_does_not_differ_from_itself():
 
 def test_a_clear_difference():
     random = np.random.default_rng(0)
-    good, bad = random.random((2, 1000)) < 0.9, random.random((3, 1000)) < 0.7
+    good, bad = random.random((3, 1000)) < 0.9, random.random((3, 1000)) < 0.7
     found = paired_bootstrap(good, bad)
     assert found.difference == pytest.approx(good.mean() - bad.mean())
     assert 0 < found.low < found.difference < found.high
@@ -40,3 +40,20 @@ def test_false_alarms_are_as_rare_as_they_should_be():
         for _ in range(200)
     ]
     assert 0.04 < np.mean(alarms) < 0.17
+
+
+def test_seeds_that_disagree_prove_nothing():
+    """Each of 2,000 examples counts for little, and one of three seeds made all the difference."""
+    random = np.random.default_rng(3)
+    second = random.random((3, 2000)) < 0.8
+    first = second.copy()
+    first[0, np.flatnonzero(~second[0])[:120]] = True  # 6 points better
+    lucky = paired_bootstrap(first, second)
+    assert lucky.difference == pytest.approx(0.02)
+    assert lucky.p > 0.05
+    steady = second.copy()
+    for row in steady:
+        row[np.flatnonzero(~row)[:40]] = True  # 2 points better
+    found = paired_bootstrap(steady, second)
+    assert found.difference == pytest.approx(0.02)
+    assert found.p < 0.001
