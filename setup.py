@@ -30,6 +30,7 @@ setup(
     install_requires=[
         "accelerate>=1.10",
         "datasets>=4.0",
+        "filelock>=3.16",
         "jsonnet>=0.21",
         "numba>=0.61",
         "numpy>=2.0",

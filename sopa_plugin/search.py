@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     best = run_search(search, folder, args.storage, args.workers, args.include_package)
     print((folder / "trials.md").read_text(encoding="utf-8"))
     print(f"best: trial {best.number}, dev {search.metric[1:]} {best.value:.4f}")
-    print(f"train it: python -m sopa_plugin.train {folder / 'best.json'}")
+    print(f"train it: python -m sopa_plugin.train {folder / 'best.json'} -s runs/{name}-best")
 
 
 def read_search(

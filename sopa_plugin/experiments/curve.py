@@ -28,17 +28,12 @@ def draw_curves(
         files: where to save, each in the format of its ending.
     """
     matplotlib = require("matplotlib", "a picture")
-    matplotlib.use("Agg")
-    pyplot = require("matplotlib.pyplot", "a picture")
+    figures = require("matplotlib.figure", "a picture")
     # the same picture is the same file
-    with pyplot.rc_context({"svg.hashsalt": "sopa", "svg.fonttype": "none"}):
-        figure, panels = pyplot.subplots(
-            1,
-            len(description.data),
-            figsize=(5.2 * len(description.data), 4.2),
-            squeeze=False,
-            layout="constrained",
-        )
+    with matplotlib.rc_context({"svg.hashsalt": "sopa", "svg.fonttype": "none"}):
+        width = 5.2 * len(description.data)
+        figure = figures.Figure(figsize=(width, 4.2), layout="constrained")
+        panels = figure.subplots(1, len(description.data), squeeze=False)
         for panel, data in zip(panels[0], description.data, strict=True):
             _draw_panel(panel, description, summaries, data)
         panels[0][0].set_ylabel("test accuracy (%)")
@@ -47,7 +42,6 @@ def draw_curves(
         for file in files:
             metadata = {"Date": None} if file.suffix == ".svg" else None
             figure.savefig(file, dpi=150, metadata=metadata)
-        pyplot.close(figure)
 
 
 def _draw_panel(

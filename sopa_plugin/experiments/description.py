@@ -11,6 +11,7 @@ from sopa_plugin.experiments.parameters import Parameter
 from sopa_plugin.experiments.space import space_problems
 from sopa_plugin.registry import build, check
 from sopa_plugin.training import Experiment
+from sopa_plugin.training.experiment import MAX_SEED
 from sopa_plugin.training.metric_tracker import ValidationMetric
 
 ALL = "all"  # how files and tables call the whole training set
@@ -179,6 +180,13 @@ class Description:
         for size in params["sizes"]:
             if size is not None and size < 1:
                 yield "sizes", f"expected numbers above 0, or null for all; found {size}"
+        for seed in params["seeds"]:
+            if not 0 <= seed <= MAX_SEED:
+                yield "seeds", f"expected numbers from 0 to {MAX_SEED}, found {seed}"
+        for key in ("sizes", "seeds"):
+            for each in dict.fromkeys(params[key]):
+                if params[key].count(each) > 1:
+                    yield key, f"{size_name(each)} is there twice; expected different ones"
         data_names = [entry["name"] for entry in params["data"]]
         yield from _limit_problems(params["tuning"] or {}, data_names)
         yield from dict.fromkeys(_config_problems(params["data"], params["models"]))
@@ -236,7 +244,7 @@ def _config_problems(
                 yield f"data.{place}.config" if of_data else f"{path}.config", str(problem)
         if sound and data:  # the data set does not change what a model takes
             config = merge(data[0]["config"], model["config"])
-            parameters = build(dict[str, Parameter], model["parameters"])
+            parameters = build(dict[str, Parameter], model.get("parameters", {}))
             for name, message in space_problems(config, parameters):
                 yield f"{path}.parameters.{name}", message
 
@@ -244,7 +252,10 @@ def _config_problems(
 def merge(data: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
     """The config of an experiment, from what belongs to its data and to its model."""
     config = {**data, **model}
-    if "dataset" in config:
+    for key in ("dataset", "trainer"):
+        if isinstance(config.get(key), str):  # short for its type
+            config[key] = {"type": config[key]}
+    if isinstance(config.get("dataset"), Mapping):
         config["dataset"] = dict(config["dataset"])
     return config
 

@@ -5,32 +5,20 @@ They hold between machines too where these share the folder and its file system 
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 
-@contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Waits until no other process holds the lock, and holds it meanwhile."""
-    with _open(file) as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def try_lock(file: Path) -> TextIO | None:
-    """The lock, held until it is closed; None where another process, or this one, holds it."""
-    handle = _open(file)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        handle.close()
-        return None
-    return handle
-
-
-def _open(file: Path) -> TextIO:
+def locked(file: Path) -> FileLock:
+    """For `with`: waits until no other process holds the lock, and holds it meanwhile."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    return file.open("w")
+    return FileLock(file)
+
+
+def try_lock(file: Path) -> AcquireReturnProxy | None:
+    """The lock, held until the end of a `with`; None where it is held elsewhere."""
+    try:
+        return locked(file).acquire(timeout=0)
+    except Timeout:
+        return None

@@ -6,12 +6,11 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.experiments.description import Cell, Description
 from sopa_plugin.experiments.single_run import Result
 from sopa_plugin.experiments.space import draw, put
@@ -88,7 +87,6 @@ class Runner:
         self.store = Store(folder / RESULTS)
         self.packages = list(packages)
         self.states = [CellState(cell, self._trials(cell)) for cell in description.cells()]
-        self.seconds = 0.0
         self.done = 0
         for task in self._tasks():
             self._look_up(task)
@@ -102,7 +100,8 @@ class Runner:
     def run(self, workers: int) -> Iterator[CellState]:
         """Runs what is missing in so many processes (0: in this one); yields finished cells.
 
-        Raises `UserError` where all trials of a cell fail, or a run with the best config.
+        Raises `UserError` where all trials of a cell fail, or a run with the best config, and where
+        a run ends for other reasons than its settings.
         """
         waiting = deque(self._tasks())
         if not waiting:
@@ -147,11 +146,10 @@ class Runner:
     def _look_up(self, task: Task) -> bool:
         """Takes a result that is there, and those that follow from it; whether it is."""
         result = self.store.find(task.state.cell.name, task.config)
-        if result is None:
+        if result is None or (task.final and isinstance(result, str)):  # `run` tells of the latter
             return False
         task.take(result)
         self.done += 1
-        self.seconds += result.seconds
         for each in self._next(task):
             self._look_up(each)
         return True
@@ -180,22 +178,18 @@ class Runner:
         return config
 
     def _take(self, task: Task, future: Future[Result]) -> None:
+        self.done += 1
         try:
             result = future.result()
-        except UserError as error:
+        except TrainingFailed as error:
             if task.final:
                 raise UserError(f"{task.name}: {error}") from error
-            logger.warning("%s failed: %s", task.name, error)
             task.take(str(error))
+            logger.warning("[%d/%d] %s failed: %s", self.done, self.total, task.name, error)
             return
-        except BrokenProcessPool as error:
-            raise UserError(
-                f"{task.name}: a worker process died, perhaps for want of memory; "
-                "run the same command again to go on, with fewer --workers"
-            ) from error
+        except UserError as error:
+            raise UserError(f"{task.name}: {error}") from error
         task.take(result)
-        self.done += 1
-        self.seconds += result.seconds
         logger.info("[%d/%d] %s: %s", self.done, self.total, task.name, _summary(result))
 
 

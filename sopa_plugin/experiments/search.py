@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.experiments.locks import locked, try_lock
 from sopa_plugin.experiments.parameters import Parameter
 from sopa_plugin.experiments.search_report import write_search_report
@@ -43,7 +43,7 @@ class Search:
         sampler: `random`, as in the paper, or Optuna's `tpe`, which looks where it was good before.
         pruner: whether bad trials are stopped early: `none`, as in the paper, or Optuna's `median`
             (worse than the median of earlier trials at the same epoch).
-        seed: of what is drawn. A trial draws the same values whichever process does it.
+        seed: of what is drawn. At random, a trial draws the same values whichever process does it.
     """
 
     def __init__(
@@ -108,11 +108,25 @@ def run_search(
             futures = [pool.submit(work, search, folder, storage) for _ in range(workers)]
             for future in futures:
                 future.result()
-    if not any(each.value is not None for each in study.trials):
-        messages = [each.user_attrs[FAILURE] for each in study.trials if FAILURE in each.user_attrs]
-        raise UserError(f"no trial came to an end: {next(iter(messages), 'all were pruned')}")
+    _check_state(study)
     write_search_report(study, list(search.parameters), search.metric, folder)
     return study.best_trial
+
+
+def _check_state(study: Study) -> None:
+    """Says what is still running; raises `UserError` where there is no best trial yet."""
+    trials = study.get_trials(deepcopy=False)
+    running = sum(not each.state.is_finished() for each in trials)
+    ended = any(each.value is not None for each in trials)
+    if running:
+        still = f"{running} trials are still running in other processes"
+        if not ended:
+            raise UserError(f"{still} and none has ended yet; run the same command again later")
+        logger.info("%s, and are not in the report", still)
+    if ended:
+        return
+    messages = [each.user_attrs[FAILURE] for each in trials if FAILURE in each.user_attrs]
+    raise UserError(f"no trial came to an end: {next(iter(messages), 'all were pruned')}")
 
 
 def open_study(search: Search, folder: Path, storage: str | None) -> Study:
@@ -176,7 +190,7 @@ def _run_trial(study: Study, trial: Trial, search: Search, folder: Path) -> None
         study.tell(trial.number, state=optuna.trial.TrialState.PRUNED)
         logger.info("trial %d: pruned: %s", trial.number, json.dumps(values))
         return
-    except UserError as error:
+    except TrainingFailed as error:
         shutil.rmtree(run, ignore_errors=True)
         trial.set_user_attr(FAILURE, str(error))
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
@@ -210,10 +224,13 @@ def _take_abandoned(study: Study, folder: Path) -> Trial | None:
     running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
     for each in running:
         lock = try_lock(_lock_file(folder, each.number))
-        if lock is not None:
-            lock.close()
-            trial: Trial = optuna.Trial(study, each._trial_id)
-            return trial
+        if lock is None:
+            continue
+        with lock:
+            # it may have ended between the two lines above
+            if not study._storage.get_trial(each._trial_id).state.is_finished():
+                trial: Trial = optuna.Trial(study, each._trial_id)
+                return trial
     return None
 
 
@@ -231,6 +248,8 @@ def _describe(search: Search) -> dict[str, Any]:
         "base": search.base,
         "parameters": parameters,
         "metric": search.metric,
+        "sampler": search.sampler,
+        "pruner": search.pruner,
         "seed": search.seed,
     }
     return json.loads(json.dumps(described))  # type: ignore[no-any-return]

@@ -76,18 +76,15 @@ def _plain(trial: FrozenTrial) -> dict[str, Any]:
 
 def _draw(study: Study, parameters: Sequence[str], metric: str, file: Path) -> None:
     """One panel with the best so far, and one for each parameter."""
-    require("matplotlib", "a picture").use("Agg")
-    pyplot = require("matplotlib.pyplot", "a picture")
+    figures = require("matplotlib.figure", "a picture")
     done = [trial for trial in study.trials if trial.value is not None]
     choose = max if metric[0] == "+" else min
     values = [float(trial.value or 0) for trial in done]
     best = [choose(values[: i + 1]) for i in range(len(values))]
     rows = -(-(len(parameters) + 1) // COLUMNS)
     columns = min(len(parameters) + 1, COLUMNS)
-    size = (3.2 * columns, 2.8 * rows)
-    figure, grid = pyplot.subplots(
-        rows, columns, figsize=size, squeeze=False, sharey=True, layout="constrained"
-    )
+    figure = figures.Figure(figsize=(3.2 * columns, 2.8 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     panels = list(grid.flat)
     panels[0].plot([trial.number for trial in done], values, "o", alpha=0.6)
     panels[0].step([trial.number for trial in done], best, where="post")
@@ -102,7 +99,6 @@ def _draw(study: Study, parameters: Sequence[str], metric: str, file: Path) -> N
     for row in grid:
         row[0].set_ylabel(f"dev {metric[1:]}")
     figure.savefig(file, dpi=150)
-    pyplot.close(figure)
 
 
 def _points(trials: Sequence[FrozenTrial], name: str) -> tuple[list[Any], list[float | None]]:

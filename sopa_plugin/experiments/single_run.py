@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from accelerate.state import AcceleratorState
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import fill_defaults
 from sopa_plugin.training import Experiment, run_experiment
-from sopa_plugin.training.run_folder import PREDICTIONS, read_config, write_file
+from sopa_plugin.training.run_folder import PREDICTIONS, read_config
 from sopa_plugin.training.trainer import Metrics, OnEpoch
 
 
@@ -40,16 +40,6 @@ class Result:
         """The dev figure of a metric as `validation_metric` names it, better the larger it is."""
         value = float(self.metrics[f"best_validation_{metric[1:]}"])
         return value if metric[0] == "+" else -value
-
-    def write(self, file: Path) -> None:
-        """Writes the file whole or not at all."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, json.dumps(asdict(self)) + "\n")
-
-    @classmethod
-    def read(cls, file: Path) -> Result:
-        """What `write` wrote."""
-        return cls(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None = None) -> Result:

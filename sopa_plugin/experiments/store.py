@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.experiments.locks import locked
 from sopa_plugin.experiments.single_run import Result, run_once
+from sopa_plugin.training.run_folder import write_file
+
+FAILURE = "failure"  # why a run failed, in place of its figures
 
 
 class Store:
@@ -24,10 +29,13 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(self, label: str, config: Mapping[str, Any]) -> Result | None:
-        """The result of a config, if it has been run."""
+    def find(self, label: str, config: Mapping[str, Any]) -> Result | str | None:
+        """The result of a config, if it has been run; a message if it cannot be trained."""
         file = self._file(label, config)
-        return Result.read(file) if file.is_file() else None
+        if not file.is_file():
+            return None
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return content[FAILURE] if FAILURE in content else Result(**content)
 
     def get(self, label: str, config: Mapping[str, Any]) -> Result:
         """The result of a config, which is run now if it has not been.
@@ -35,16 +43,29 @@ class Store:
         Arguments:
             label: what the run is of; the name of its folder.
             config: of an experiment.
+
+        Raises:
+            TrainingFailed: it cannot be trained; that too is run only once.
         """
         file = self._file(label, config)
         with locked(file.with_suffix(".lock")):
             result = self.find(label, config)
             if result is None:
-                result = run_once(config, file.with_suffix(".run"))
-                result.write(file)
+                try:
+                    result = run_once(config, file.with_suffix(".run"))
+                except TrainingFailed as error:
+                    _write(file, {"config": config, FAILURE: str(error)})
+                    raise
+                _write(file, asdict(result))
+        if isinstance(result, str):
+            raise TrainingFailed(result)
         return result
 
     def _file(self, label: str, config: Mapping[str, Any]) -> Path:
         written = json.dumps(config, sort_keys=True)
         digest = hashlib.blake2b(written.encode(), digest_size=8).hexdigest()
         return self.folder / label / f"{digest}.json"
+
+
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    write_file(file, json.dumps(content) + "\n")

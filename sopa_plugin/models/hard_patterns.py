@@ -10,7 +10,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.batches import Documents
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.extras import require
 from sopa_plugin.models.hard_pattern_miner import Lexicon, PatternTrie, mine
 from sopa_plugin.models.linear_model import LinearModel, Tensors
@@ -100,7 +100,7 @@ class HardPatterns(LinearModel):
         count = math.ceil(least * len(texts)) if least < 1 else int(least)
         self.trie = mine(documents, self.lexicon, self.max_length, count)
         if not len(self.trie.word):
-            raise UserError(
+            raise TrainingFailed(
                 f"model.min_frequency: no pattern is in {count} of the {len(texts)} training "
                 "documents; lower it"
             )

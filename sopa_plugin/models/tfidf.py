@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.extras import require
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
@@ -73,7 +73,7 @@ class Tfidf(LinearModel):
         try:
             return self.vectorizer.fit_transform(texts)
         except ValueError as error:  # nothing is left to count
-            raise UserError(
+            raise TrainingFailed(
                 f"model.min_documents: no n-gram is in {self.min_documents} of the {len(texts)} "
                 "training documents; lower it"
             ) from error

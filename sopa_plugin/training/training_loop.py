@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from sopa_plugin.data.batches import Documents, Integers, training_batches
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import TextClassifier
 from sopa_plugin.training.evaluation import evaluate_split, shared_log_probabilities
 from sopa_plugin.training.metric_tracker import MetricTracker
@@ -120,11 +120,11 @@ class TrainingLoop:
         for each in self.model.buffers():  # as batch normalization has them
             each.copy_(broadcast(each))
         logits = self.accelerator.reduce(logits, "sum")
-        log_probabilities = logits.double().log_softmax(dim=1).cpu().numpy()
+        log_probabilities = logits.cpu().double().log_softmax(dim=1).numpy()
         assert self.train.labels is not None
         metrics = evaluate_split("training", log_probabilities, self.train.labels)
         if not math.isfinite(metrics["training_loss"]):
-            raise UserError(
+            raise TrainingFailed(
                 f"training diverged: the loss of epoch {progress.epoch} is "
                 f"{metrics['training_loss']}; lower the learning rate (trainer.optimizer.lr) or "
                 "clip gradients (trainer.grad_norm)"
@@ -175,7 +175,7 @@ class TrainingLoop:
         followed = self.state.tracker.name
         value = metrics[f"validation_{followed}"]
         if not math.isfinite(value):
-            raise UserError(
+            raise TrainingFailed(
                 f"training diverged: {followed} on dev is {value} after epoch "
                 f"{self.state.progress.epoch}; lower the learning rate (trainer.optimizer.lr)"
             )

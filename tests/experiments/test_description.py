@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sopa_plugin.experiments import Description
 from sopa_plugin.experiments.description import Cell
 from sopa_plugin.registry import ConfigError, build
+
+FIXTURE = str(Path(__file__).parents[2] / "fixtures" / "sst")
 
 
 def test_configs_of_cells(description):
@@ -65,6 +69,9 @@ def test_subsets_are_nested_and_the_same_for_every_model(description):
         ({"reference": "sopa"}, ["no model is called 'sopa'"]),
         ({"seeds": []}, ["seeds: expected at least one"]),
         ({"sizes": [0]}, ["numbers above 0"]),
+        ({"sizes": [60, None, None, 60]}, ["60 is there twice", "all is there twice"]),
+        ({"seeds": [1, 1]}, ["seeds: 1 is there twice"]),
+        ({"seeds": [-1]}, ["seeds: expected numbers from 0 to 2147483647, found -1"]),
         ({"tuning": {"metric": "loss"}}, ["tuning.metric"]),
         ({"tuning": {"num_epochs": {"100": 3}}}, ["expected 'all' among the sizes"]),
         (
@@ -99,3 +106,24 @@ def test_mistakes_in_models_and_data_are_all_told_once(description):
     assert text.count("word_droput") == str(error.value).count("word_droput") > 0
     assert "word_dropout" in text
     assert "models.0.parameters.C" in text
+
+
+def test_what_may_be_left_out_or_written_short(description):
+    from sopa_plugin.data.readers import DatasetReader, SstReader
+
+    class Fixture(SstReader):
+        def __init__(self, path: str = FIXTURE, **options):
+            super().__init__(path, **options)
+
+    DatasetReader.register("for_test_fixture")(Fixture)
+    for model in description["models"]:
+        del model["parameters"]
+    description["models"][0]["config"]["trainer"] = "sklearn"
+    description["data"][0]["config"]["dataset"] = "for_test_fixture"
+    config = build(Description, description).config(Cell("sst", "hard", 60), 1)
+    assert config["trainer"] == {"type": "sklearn"}
+    assert config["dataset"] == {
+        "type": "for_test_fixture",
+        "max_train_examples": 60,
+        "subsample_seed": 1,
+    }

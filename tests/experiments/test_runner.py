@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.experiments import Description, Runner, runner
+from sopa_plugin.experiments.workers import worker_pool
 from sopa_plugin.registry import build
 
 
@@ -58,25 +60,52 @@ def test_what_is_done_is_not_done_again(whole, description, monkeypatch):
     assert list(Runner(build(Description, description), whole).run(workers=0)) == []
 
 
-def test_a_failed_trial_is_passed_over(description, tmp_path, monkeypatch, tools, caplog):
+def test_a_failed_trial_is_passed_over_and_not_tried_again(
+    description, tmp_path, monkeypatch, tools, caplog
+):
     run_experiment, table = tools
     description |= {"models": description["models"][:1], "sizes": [None], "reference": None}
-    real = runner._work
-
-    def fail_once(store, label, config):
-        if config["trainer"]["C"] == 0.1:
-            raise UserError("it diverged")
-        return real(store, label, config)
-
-    monkeypatch.setattr(runner, "_work", fail_once)
-    description["models"][0]["parameters"]["C"]["values"] = [0.1, 1.0]
+    frequency = {"keys": ["model.min_frequency"], "values": [3, 100_000]}
+    description["models"][0]["parameters"] = {"frequency": frequency}
     description["tuning"] |= {"num_trials": 6}
     run_experiment(description, tmp_path)
-    assert table(tmp_path)[1][0]["config"]["trainer"]["C"] == 1.0
-    assert "failed: it diverged" in caplog.text
-    description["models"][0]["parameters"]["C"]["values"] = [0.1]
-    with pytest.raises(UserError, match=r"sst\.hard\.all: every trial failed: it diverged"):
-        run_experiment(description, tmp_path / "other")
+    assert table(tmp_path)[1][0]["config"]["model"]["min_frequency"] == 3
+    assert "failed: model.min_frequency: no pattern is in 100000 of the" in caplog.text
+
+    monkeypatch.setattr(runner, "_work", None)  # nothing is left to run
+    again = Runner(build(Description, description), tmp_path)
+    assert [each.finished is not None for each in again.states] == [True]
+    assert list(again.run(workers=0)) == []
+    monkeypatch.undo()
+
+    description["models"][0]["parameters"]["frequency"]["values"] = [100_000]
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"sst\.hard\.all: every trial failed: model\.min_freq"):
+            run_experiment(description, tmp_path)
+
+
+def test_what_is_no_fault_of_a_trial_ends_the_experiment(description, tmp_path, monkeypatch):
+    description |= {"models": description["models"][:1], "sizes": [None], "reference": None}
+
+    def full_disk(*_):
+        raise UserError("the model cannot be written")
+
+    monkeypatch.setattr(runner, "_work", full_disk)
+    with pytest.raises(UserError, match=r"sst\.hard\.all trial 1: the model cannot be written"):
+        list(Runner(build(Description, description), tmp_path).run(workers=0))
+    monkeypatch.undo()
+    done = Runner(build(Description, description), tmp_path)
+    assert done.done == 0
+    assert len(list(done.run(workers=0))) == 1
+
+
+def _die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_dead_worker_is_told_of():
+    with pytest.raises(UserError, match="a worker process died"), worker_pool(1) as pool:
+        pool.submit(_die).result()
 
 
 def test_killed_while_training_and_started_again(whole, description, tmp_path, tools):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sopa_plugin.command_line import run_command
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.experiments import Search, run_search, search
 from sopa_plugin.registry import ConfigError, build
 
@@ -161,12 +161,51 @@ def test_a_pruned_trial_is_stopped(tmp_path, monkeypatch):
     assert not [each for each in (tmp_path / "trials").iterdir() if each.is_dir()]
 
 
+def test_what_is_no_fault_of_a_trial_ends_the_search(tmp_path, monkeypatch):
+    def full_disk(*_):
+        raise UserError("the model cannot be written")
+
+    monkeypatch.setattr(search, "run_once", full_disk)
+    with pytest.raises(UserError, match="cannot be written"):
+        run_search(build(Search, {**SPACE, "num_trials": 1}), tmp_path)
+    monkeypatch.undo()
+    run_search(build(Search, {**SPACE, "num_trials": 1}), tmp_path)  # takes the trial up again
+    assert [state for state, *_ in trials(tmp_path).values()] == ["complete"]
+
+
+def test_a_trial_that_runs_elsewhere_is_waited_for(tmp_path):
+    only = build(Search, {**SPACE, "num_trials": 1})
+    study = search.open_study(only, tmp_path, None)
+    study.ask()
+    lock = search.try_lock(tmp_path / "trials" / "0.lock")
+    with lock, pytest.raises(UserError, match="1 trials are still running in other processes and"):
+        run_search(only, tmp_path)
+    run_search(only, tmp_path)
+    assert trials(tmp_path)[0][0] == "complete"
+
+
+def test_a_trial_that_ended_meanwhile_is_not_abandoned(tmp_path):
+    """It ends after the running trials are listed and before its lock is tried."""
+    study = search.open_study(build(Search, SPACE), tmp_path, None)
+    trial = study.ask()
+    other = search.open_study(build(Search, SPACE), tmp_path, None)
+    listed = study.get_trials
+
+    def list_then_end(*args, **kwargs):
+        found = listed(*args, **kwargs)
+        other.tell(trial.number, 0.5)
+        return found
+
+    study.get_trials = list_then_end
+    assert search._take_abandoned(study, tmp_path) is None
+
+
 def test_failing_trials(tmp_path, monkeypatch):
     real = search.run_once
 
     def fail(config, folder, on_epoch):
         if folder.name != "2":
-            raise UserError("it diverged")
+            raise TrainingFailed("it diverged")
         return real(config, folder, on_epoch)
 
     monkeypatch.setattr(search, "run_once", fail)
