@@ -116,10 +116,10 @@ def check_output(path: Path, option: str, force: bool) -> None:
         )
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """`--device`, which commands that use a trained model have."""
+def add_device(parser: argparse.ArgumentParser, default: str = "a GPU if there is one") -> None:
+    """`--device`, which commands that use a trained model have; its help says the `default`."""
     parser.add_argument(
-        "--device", default=None, help="cpu, cuda, cuda:1, ...; a GPU by default if there is one"
+        "--device", default=None, help=f"cpu, cuda, cuda:1, ...; by default {default}"
     )
 
 

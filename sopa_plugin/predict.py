@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help='what a line holds: text, or JSON as in {"text": "..."}; by default JSON if the '
         "first line does",
     )
-    add_device(parser)
+    add_device(parser, "the compiled model on the CPU or, without one, a GPU if there is one")
     add_include_package(parser)
     args = parser.parse_args(argv)
     import_plugins(args.include_package)

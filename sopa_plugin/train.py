@@ -31,7 +31,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("-f", "--force", action="store_true", help="replace the run that is in DIR")
     begin.add_argument(
-        "-r", "--recover", action="store_true", help="continue the run that is in DIR"
+        "-r",
+        "--recover",
+        action="store_true",
+        help="continue the run that is in DIR, or begin it if there is none",
     )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate", action="store_true", help="check the config and stop")

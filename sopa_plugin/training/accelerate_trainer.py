@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from accelerate.utils import GradientAccumulationPlugin
 from datasets import DatasetDict
 from numpy.typing import NDArray
 
@@ -54,7 +55,7 @@ class AccelerateTrainer(Trainer):
         batches_by_length: whether the documents of a batch are of like length.
         cache_embedder: whether a frozen contextual embedder is run once for all epochs, and its
             output kept on disk meanwhile (4 bytes a token and dimension).
-        checkpoint_every: write a checkpoint after so many steps too, not only after each epoch.
+        checkpoint_every: write a checkpoint after so many batches too, not only after each epoch.
         trackers: where else to log: `tensorboard`, `wandb`, ... (Accelerate's trackers).
     """
 
@@ -124,6 +125,8 @@ class AccelerateTrainer(Trainer):
         try:
             self.accelerator = Accelerator(
                 mixed_precision=self.mixed_precision,
+                # the loop accumulates by itself, whatever the environment says
+                gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
                 log_with=self.trackers or None,
                 project_dir=str(run.path),
             )
@@ -147,7 +150,10 @@ class AccelerateTrainer(Trainer):
     def _try_out(self) -> None:
         """Makes what would refuse its arguments, before a run is begun or another replaced."""
         parameter = torch.nn.Parameter(torch.zeros(1))
-        optimizer: Any = self.optimizer.construct(params=[{"params": [parameter]}])
+        try:
+            optimizer: Any = self.optimizer.construct(params=[{"params": [parameter]}])
+        except RuntimeError as error:  # of options that rule one another out
+            raise UserError(f"trainer.optimizer: {error}") from error
         Schedule(self.learning_rate_scheduler, optimizer, self.num_epochs, larger_is_better=True)
 
     def train(

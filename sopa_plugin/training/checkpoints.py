@@ -103,7 +103,7 @@ def random_states() -> list[dict[str, Any]]:
         "python": random.getstate(),
         "numpy": (name, np.asarray(keys).tolist(), *rest),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
     }
     return gather_object([state])  # type: ignore[no-any-return]
 
@@ -115,5 +115,5 @@ def set_random_state(state: Mapping[str, Any]) -> None:
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
     torch.set_rng_state(state["torch"])
-    if torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    if torch.cuda.is_available() and state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"])

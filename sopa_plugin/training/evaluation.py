@@ -41,7 +41,7 @@ def shared_log_probabilities(
     batches = list(model.evaluation_batches(documents))
     mine = batches[accelerator.process_index :: accelerator.num_processes]
     logits = accelerator.reduce(model.logits(documents, iter(mine)), "sum")
-    return logits.double().log_softmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
+    return logits.cpu().double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
 
 
 def evaluate_run(

@@ -107,7 +107,8 @@ class Experiment:
         return metrics
 
     def _build_tokenizer(self, data: DatasetDict) -> PreTrainedTokenizerBase:
-        words = Model.by_name(self.model.params["type"]).pretrained_words(self.model.params)
+        params = fill_defaults(Model, self.model.params)
+        words = Model.by_name(params["type"]).pretrained_words(params)
         tokenizer = self.tokenizer.construct().build(
             data["train"]["text"], data["dev"]["text"], words
         )

@@ -9,8 +9,8 @@ import torch
 
 from sopa_plugin.registry import Registrable
 
-# LBFGS asks for a closure, SparseAdam for sparse gradients, Muon for matrices only
-_UNSUITED = (torch.optim.LBFGS, torch.optim.SparseAdam, torch.optim.Muon)
+# LBFGS asks for a closure, SparseAdam for sparse gradients, Muon (torch 2.9) for matrices only
+_UNSUITED = {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
 
 
 class Optimizer(Registrable):
@@ -26,10 +26,7 @@ class Optimizer(Registrable):
 
 def _register_torch_optimizers() -> None:
     for name, each in inspect.getmembers(torch.optim, inspect.isclass):
-        if issubclass(each, torch.optim.Optimizer) and each not in (
-            torch.optim.Optimizer,
-            *_UNSUITED,
-        ):
+        if issubclass(each, torch.optim.Optimizer) and name not in _UNSUITED:
             Optimizer.register(name.lower())(each)
 
 

@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 class RunFolder:
     """Where a run keeps everything: config, log, checkpoints, and in the end the model.
 
-    Every file is written aside and renamed; `metrics.json` comes last, so a folder that has it is
-    complete. Among several processes, only the first one writes.
+    Every file but the log is written aside and renamed; `metrics.json` comes last, so a folder that
+    has it is complete. Among several processes, only the first one writes.
 
     Arguments:
         path: the folder.
         config: the experiment's config with every default filled in.
         force: replace the folder if it is there and a run's.
-        recover: continue the run in it.
+        recover: continue the run in it, or begin it if there is none.
 
     Attributes:
         recovering: whether there is a run to continue.
@@ -58,6 +58,7 @@ class RunFolder:
     ) -> None:
         self.path = Path(path)
         self.config = dict(config)
+        self._force = force
         self._handler: logging.Handler | None = None
         found: list[Any] = [None, None]
         if processes().is_main_process:  # the others may come when it has begun already
@@ -97,16 +98,19 @@ class RunFolder:
         if recover and occupied:
             self._check_recoverable()
         elif occupied and not force:
-            raise UserError(
-                f"{self.path}: the output folder exists already; choose another with -s, replace "
-                "it with --force, or continue its run with --recover"
-            )
+            raise self._occupied()
         elif occupied and not is_run_folder(self.path):
             raise UserError(
                 f"{self.path}: not the folder of a run (no {CONFIG} of an experiment in it), so "
                 "--force does not delete it; choose another folder with -s"
             )
         return recover and occupied
+
+    def _occupied(self) -> UserError:
+        return UserError(
+            f"{self.path}: the output folder exists already; choose another with -s, replace it "
+            "with --force, or continue its run with --recover"
+        )
 
     def _finished(self) -> dict[str, Any] | None:
         file = self.path / METRICS
@@ -193,6 +197,8 @@ class RunFolder:
 
     def _make(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and not self._force and not _is_empty_folder(self.path):
+            raise self._occupied()  # another run began while this one read its data
         new = self._beside("new")
         new.mkdir()
         write_file(new / CONFIG, json.dumps(self.config, indent=2) + "\n")
@@ -253,8 +259,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all."""
-    aside = path.with_name(f".{path.name}.new")
+    """Writes a text file whole or not at all, whoever else writes it at the same time."""
+    aside = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
         aside.write_text(text, encoding="utf-8")
         os.replace(aside, path)

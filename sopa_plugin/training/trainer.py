@@ -22,7 +22,7 @@ class Trainer(Registrable):
 
     What comes before (reading, building) and after (test figures, the saved model, `metrics.json`)
     is the same for all trainers and done by `Experiment`, in this order: `set_up`, `train`,
-    `log_probabilities` for dev and test.
+    `log_probabilities` for test.
     """
 
     default_implementation: ClassVar[str | None] = "accelerate"
@@ -47,7 +47,7 @@ class Trainer(Registrable):
 
         Arguments:
             model: as built.
-            data: `train`, `dev` and `test`, with columns `text` and `label`.
+            data: `train`, `dev` and, where there is one, `test`, with columns `text` and `label`.
             run: where checkpoints and logs go, and come from if the run is recovered.
             seed: of everything random.
             on_epoch: called with each epoch's metrics; what it raises stops the training.

@@ -16,8 +16,9 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import TextClassifier, load_model
-from sopa_plugin.registry import ConfigError, check
+from sopa_plugin.registry import ConfigError, build, check
 from sopa_plugin.training import Experiment, evaluate_run, run_experiment
+from sopa_plugin.training.run_folder import RunFolder
 
 Config = Callable[..., dict[str, Any]]
 
@@ -312,6 +313,30 @@ def test_a_careless_reader_is_found_out(
     careless = config(dataset={"type": "for_test_careless", "path": case})
     with pytest.raises(UserError, match=message):
         run_experiment(careless, tmp_path / "run")
+
+
+def test_what_accelerate_is_told_of_accumulation_changes_nothing(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descent = config(trainer__optimizer={"type": "sgd", "lr": 0.1}, trainer__num_epochs=2)
+    before = run_experiment(descent, tmp_path / "before")
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    after = run_experiment(descent, tmp_path / "after")
+    assert after["training_loss"] == before["training_loss"]
+
+
+def test_options_of_the_optimizer_that_rule_one_another_out(config: Config, tmp_path: Path) -> None:
+    both = {"type": "adam", "fused": True, "foreach": True}
+    with pytest.raises(UserError, match=r"trainer\.optimizer: .*cannot be `?True`? together"):
+        run_experiment(config(trainer__optimizer=both), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_experiment_of_a_config_without_defaults(config: Config, tmp_path: Path) -> None:
+    params = config(trainer__num_epochs=1)
+    params["model"].pop("type", None)
+    metrics = build(Experiment, params).run(RunFolder(tmp_path / "run", params))
+    assert metrics["training_epochs"] == 1
 
 
 def test_divergence_is_said(config: Config, tmp_path: Path) -> None:

@@ -26,6 +26,15 @@ def test_a_new_folder_appears_whole(tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "a").iterdir()] == ["b"]
 
 
+def test_a_run_that_began_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    first, second = RunFolder(tmp_path / "run", CONFIG), RunFolder(tmp_path / "run", CONFIG)
+    first.start()
+    (tmp_path / "run" / "checkpoints").mkdir()
+    with pytest.raises(UserError, match="exists already; choose another with -s"):
+        second.start()
+    assert (tmp_path / "run" / "checkpoints").is_dir()
+
+
 def test_an_empty_folder_will_do(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     RunFolder(tmp_path / "run", CONFIG).start()
@@ -163,4 +172,17 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_file(tmp_path / "file", "after\ud800")
     assert (tmp_path / "file").read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_two_processes_write_the_same_file(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from sopa_plugin.training.run_folder import write_file\n"
+        "for _ in range(1000): write_file(Path(sys.argv[1]), sys.argv[2] * 1000)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "file")]
+    both = [subprocess.Popen([*command, each], cwd=ROOT) for each in "ab"]
+    assert [each.wait(timeout=300) for each in both] == [0, 0]
+    assert (tmp_path / "file").read_text() in ("a" * 1000, "b" * 1000)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
