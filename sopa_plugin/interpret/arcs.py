@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,6 @@ from torch import Tensor
 from sopa_plugin.interpret.match import finite
 from sopa_plugin.interpret.subject import Subject
 from sopa_plugin.wfsa import ArcEncoding, Semiring
-
-SPARE = 4
-"""How many times the words wanted are kept, since a word may be met several times."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +23,12 @@ class ArcReading:
         state: the state that the arc leaves.
         bias: what the arc scores for a word whose vector is zero; an epsilon's own score.
         wildcard: how much of it is a wildcard, from 0 (one word) to 1 (any word): where scores lie
-            between 0 and 1, the mean score of a word of the vocabulary; else how little scores
-            differ from word to word, against the arc of the same pattern where they differ most.
-        words: the words of the vocabulary that score highest, with their scores.
+            between 0 and 1, the mean score of a word; else how little scores differ from word to
+            word, against the arc of the same pattern where they differ most.
+        words: the words that score highest, with their scores.
+
+    Words are those of the vocabulary or, where vectors depend on context, of the documents read
+    first.
     """
 
     arc: str
@@ -47,7 +47,7 @@ class ArcReading:
 
 
 class ArcWords:
-    """Scores of every arc over a vocabulary, in one pass: the best words, the mean, the spread.
+    """Scores of every arc over words, in one pass: the best words, the mean, the spread.
 
     Arguments:
         subject: whose patterns are read.
@@ -59,22 +59,32 @@ class ArcWords:
         self.count = count
         arcs = subject.encoder.layout.num_scores
         self.words: list[str] = []
+        self._scored = 0
         self._best = torch.full((0, arcs), float("-inf"), dtype=torch.float64)
         self._which = torch.zeros((0, arcs), dtype=torch.long)
         self._moments = torch.zeros((2, arcs), dtype=torch.float64)
 
     @torch.no_grad()
-    def add(self, words: Iterable[str], rows: Tensor) -> None:
-        """Takes some words with their vectors `[words, dim]`."""
+    def add(self, words: Sequence[str], rows: Tensor) -> None:
+        """Takes some words with their vectors `[words, dim]`.
+
+        Of a word that is met several times among them, each arc keeps the best score.
+        """
         scores = self._raw(rows)
-        start = len(self.words)
-        self.words += words
-        which = torch.arange(start, len(self.words))[:, None].expand_as(scores)
-        best, which = torch.cat([self._best, scores]), torch.cat([self._which, which])
-        self._best, places = best.topk(min(SPARE * self.count, len(best)), dim=0)
-        self._which = which.gather(0, places)
         shown = self._shown(scores)
         self._moments += torch.stack([shown.sum(0), shown.square().sum(0)])
+        self._scored += len(words)
+        start, numbers = len(self.words), {word: n for n, word in enumerate(dict.fromkeys(words))}
+        self.words += numbers
+        # shape: [words, R], of each word the number of the distinct one
+        places = torch.tensor([numbers[word] for word in words], dtype=torch.long)
+        places = places[:, None].expand_as(scores)
+        best = torch.full((len(numbers), scores.shape[1]), float("-inf"), dtype=scores.dtype)
+        best.scatter_reduce_(0, places, scores, "amax")
+        which = torch.arange(start, len(self.words))[:, None].expand_as(best)
+        best, which = torch.cat([self._best, best]), torch.cat([self._which, which])
+        self._best, places = best.topk(min(self.count, len(best)), dim=0)
+        self._which = which.gather(0, places)
 
     @torch.no_grad()
     def readings(self, pattern: int) -> tuple[ArcReading, ...]:
@@ -108,21 +118,19 @@ class ArcWords:
         )
 
     def _top(self, column: int) -> tuple[tuple[str, float], ...]:
-        top: dict[str, float] = {}
-        scores = self._shown(self._best[:, column])
-        for number, score in zip(self._which[:, column].tolist(), scores.tolist(), strict=True):
-            top.setdefault(self.words[number], score)
-        return tuple(list(top.items())[: self.count])
+        scores = self._shown(self._best[:, column]).tolist()
+        words = [self.words[number] for number in self._which[:, column].tolist()]
+        return tuple(zip(words, scores, strict=True))
 
     def _wildcard(self, column: int, widest: float) -> float:
-        if not self.words:
+        if not self._scored:
             return 0.0
         if self._bounded:
-            return float(self._moments[0, column] / len(self.words))
+            return float(self._moments[0, column] / self._scored)
         return 1.0 - float(self._spread()[column]) / widest if widest else 1.0
 
     def _spread(self) -> Tensor:
-        mean, square = self._moments / max(len(self.words), 1)
+        mean, square = self._moments / max(self._scored, 1)
         spread: Tensor = (square - mean.square()).clamp(min=0).sqrt()
         return spread
 

@@ -55,8 +55,9 @@ class DocumentScores:
 
     @property
     def mean(self) -> NDArray:
-        """The mean score over the documents that a pattern matches."""
-        return self._sum / np.maximum(self._matched, 1)
+        """The mean score over the documents that a pattern matches; -inf where there are none."""
+        mean = self._sum / np.maximum(self._matched, 1)
+        return np.where(self._matched > 0, mean, -np.inf)
 
     @property
     def matched(self) -> NDArray:

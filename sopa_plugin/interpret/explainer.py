@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 FIRST_CHUNK, GROWTH, CHUNK = 4, 4, 1024
 """Documents read at once: at first, how many times as many then, at most."""
+
+SAMPLE = 4096
+"""Tokens, of whole documents, that stand for a vocabulary where vectors depend on context."""
 
 
 class Explainer:
@@ -122,10 +126,18 @@ class Explainer:
         Arguments:
             documents: what to read.
             k: phrases of each pattern.
-            words: nearest words of each arc; 0 leaves arcs out.
+            words: nearest words of each arc; 0 leaves arcs out. They are of the vocabulary or,
+                where vectors depend on context, of the first documents.
+
+        Replacement `mean` takes the means of these documents if there are none yet, and keeps them.
+
+        Raises:
+            UserError: `k` is less than 1, or the encoder has no best paths.
         """
+        if k < 1:
+            raise UserError(f"k: expected at least 1 phrase, found {k}")
         top, scores = TopMatches(self.subject, k), DocumentScores(self.subject)
-        sample: tuple[list[str], Tensor] | None = None
+        sample: list[tuple[list[str], Tensor]] = []
         self.subject.prepare()
         for chunk in _chunks(documents):
             encoded = self.subject.read(chunk)
@@ -134,13 +146,13 @@ class Explainer:
             top.add(chunk, arcs, best)
             own = self.subject.encoder.options.semiring == arcs.semiring
             scores.add(best if own else scores_of_documents(self.subject, encoded, arcs))
-            if words and sample is None and self.subject.contextual:
-                found = [word for spelt in self.subject.words(chunk) for word in spelt]
-                sample = found, encoded.rows[encoded.index]
+            wanted = words > 0 and self.subject.contextual
+            if wanted and sum(len(spelt) for spelt, _ in sample) < SAMPLE:
+                sample.append(self._sample(chunk, encoded))
         if self.replacement == "mean" and self.means is None:
             self.means = scores.document_vector_means()
         fires, effect = scores.firing(self._leave_one_out() if self.subject.labels else None)
-        arc_words = self._arc_words(words, sample)
+        arc_words = self._arc_words(words, sample) if words > 0 else None
         patterns = [
             PatternReading(
                 name,
@@ -263,15 +275,21 @@ class Explainer:
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)
 
-    def _arc_words(self, count: int, sample: tuple[list[str], Tensor] | None) -> ArcWords | None:
-        """Arcs over the vocabulary or, where vectors depend on context, the first documents."""
-        if not count:
-            return None
+    def _sample(self, documents: Sequence[Any], encoded: Encoded) -> tuple[list[str], Tensor]:
+        """The words of some documents with their vectors, special tokens left out."""
+        words = [word for spelt in self.subject.words(documents) for word in spelt]
+        kept = np.flatnonzero(~self.subject.is_special(encoded.ids))
+        index = encoded.index[torch.from_numpy(kept).to(encoded.index.device)]
+        return [words[place] for place in kept], encoded.rows[index]
+
+    def _arc_words(self, count: int, sample: Sequence[tuple[list[str], Tensor]]) -> ArcWords:
+        """Arcs over the vocabulary or, where vectors depend on context, a sample of words."""
         arc_words = ArcWords(self.subject, count)
         for words, rows in self.subject.vocabulary():
             arc_words.add(words, rows)
-        if not arc_words.words and sample:
-            arc_words.add(*sample)
+        if sample:
+            words = [word for spelt, _ in sample for word in spelt]
+            arc_words.add(words, torch.cat([rows for _, rows in sample]))
         return arc_words
 
 

@@ -218,6 +218,11 @@ def test_a_head_with_dropout_is_read_as_it_predicts(
     assert len(found) == 1
 
 
+def test_fewer_than_one_phrase_is_refused(make_explainer: Callable[..., Explainer]) -> None:
+    with pytest.raises(UserError, match="k: expected at least 1 phrase, found 0"):
+        make_explainer().patterns([["good"]], k=0)
+
+
 def test_one_pattern_by_name(
     make_explainer: Callable[..., Explainer], documents: list[list[str]]
 ) -> None:

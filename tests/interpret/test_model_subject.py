@@ -245,6 +245,18 @@ def test_pieces_of_a_word_are_joined_where_text_is_shown(contextual: TextClassif
     assert all(arc.words for pattern in reading for arc in pattern.arcs if arc.arc != "epsilon")
 
 
+def test_nearest_words_in_context_are_of_many_documents(contextual: TextClassifier) -> None:
+    texts = ["the film"] * 50 + ["unfunny"] * 50 + ["good"] * 300 + ["not ,"] * 10
+    reading = Explainer.from_model(contextual).patterns(texts, k=1, words=8)
+    everything = {"the", "film", "un", "##fun", "##ny", "good", "not", ","}  # none special
+    for pattern in reading:
+        for arc in pattern.arcs:
+            if arc.arc != "epsilon":
+                assert {word for word, _ in arc.words} == everything
+                scores = [score for _, score in arc.words]
+                assert scores == sorted(scores, reverse=True)
+
+
 def test_an_encoder_without_patterns_is_refused(make_model: Callable[..., TextClassifier]) -> None:
     with pytest.raises(UserError, match="DanEncoder, which has no patterns to read; expected"):
         Explainer.from_model(make_model(type="dan"))

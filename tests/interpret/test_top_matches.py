@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -111,8 +112,9 @@ def test_no_document_and_empty_documents(make_explainer: Callable[..., Explainer
         reading = explainer.patterns(documents)
         assert all(pattern.matches == () for pattern in reading)
         assert all(pattern.fires == 0 for pattern in reading)
+        read = json.loads(reading.to_json())["patterns"]
+        assert all(each["best"] is each["mean"] is None for each in read)
         assert "no match" in str(reading)
-        reading.to_json()
         assert "No match" in reading.to_html()
         assert reading.to_svg()
 
