@@ -15,6 +15,8 @@ from transformers import PreTrainedTokenizerBase
 Integers = NDArray[np.int64]
 Batch = dict[str, Tensor]
 
+EVALUATION_BATCH = 256
+EVALUATION_TOKENS = 2**14  # of a padded batch: bounds the memory of an evaluation
 LENGTH_NOISE = 0.1  # AllenNLP's default padding noise: lengths count as alike within 10 %
 _TEXTS_AT_ONCE = 1000
 
@@ -149,7 +151,9 @@ def training_batches(
     return [np.array_split(steps[i], num_processes) for i in random.permutation(len(steps))]
 
 
-def evaluation_batches(lengths: Integers, batch_size: int, max_tokens: int) -> Iterator[Integers]:
+def evaluation_batches(
+    lengths: Integers, batch_size: int = EVALUATION_BATCH, max_tokens: int = EVALUATION_TOKENS
+) -> Iterator[Integers]:
     """Document numbers in batches of like length, longest first; every document comes once.
 
     A batch has at most `batch_size` documents and, padded, at most `max_tokens` tokens, unless a

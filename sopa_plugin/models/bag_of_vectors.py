@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.batches import Documents, evaluation_batches
-from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.embedders import TokenEmbedder, configured
+from sopa_plugin.encoders import MeanEncoder
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
 from sopa_plugin.registry import Lazy, fill_defaults
 
-BATCH_SIZE = 256
-BATCH_TOKENS = 2**14  # bounds the memory of a padded batch
 EMBEDDER = "embedder."  # prefix of the embedder's weights in a saved model
 
 
@@ -41,9 +40,9 @@ class BagOfVectors(LinearModel):
     ) -> None:
         super().__init__(tokenizer, labels)
         self._params = embedder
-        arguments = dict(embedder)
-        self.embedder: TokenEmbedder = TokenEmbedder.by_name(arguments.pop("type"))(**arguments)
+        self.embedder = configured.build(embedder)
         self.embedder.eval()
+        self.encoder = MeanEncoder(self.embedder.get_output_dim())
 
     @classmethod
     def from_parts(
@@ -54,18 +53,14 @@ class BagOfVectors(LinearModel):
     ) -> Self:
         """A model to be trained: reads the files that the embedder's config names."""
         params = fill_defaults(TokenEmbedder, embedder.params)
-        kind = params.pop("type")
-        resolved = TokenEmbedder.by_name(kind).resolve(params, tokenizer)
-        model = cls(tokenizer, labels, {"type": kind, **resolved})
-        model.embedder.load_pretrained(params, tokenizer)
+        model = cls(tokenizer, labels, configured.resolve(params, tokenizer))
+        configured.load_pretrained(model.embedder, params, tokenizer)
         return model
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
         """Words that the embedder has frozen vectors for."""
-        embedder = fill_defaults(TokenEmbedder, params["embedder"])
-        kind = embedder.pop("type")
-        return TokenEmbedder.by_name(kind).pretrained_words(embedder)
+        return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
 
     def arguments(self) -> dict[str, Any]:
         """What the embedder is built from, with no file but its own."""
@@ -81,12 +76,10 @@ class BagOfVectors(LinearModel):
         documents = Documents.encode(texts, self.tokenizer)
         features = np.zeros((len(documents), self.embedder.get_output_dim()))
         device = next(self.embedder.parameters()).device
-        for numbers in evaluation_batches(documents.lengths, BATCH_SIZE, BATCH_TOKENS):
+        for numbers in evaluation_batches(documents.lengths):
             batch = documents.padded(numbers, self.tokenizer.pad_token_id or 0)
             ids, mask = (batch[key].to(device) for key in ("input_ids", "attention_mask"))
-            vectors = self.embedder(ids, mask).masked_fill(~mask.bool()[:, :, None], 0.0)
-            mean = vectors.sum(dim=1) / mask.sum(dim=1).clamp(min=1)[:, None]
-            features[numbers] = mean.double().cpu().numpy()
+            features[numbers] = self.encoder(self.embedder(ids, mask), mask).cpu().numpy()
         return features
 
     def to_device(self, device: str) -> None:
@@ -103,7 +96,7 @@ class BagOfVectors(LinearModel):
         """The embedder's weights."""
         weights = self.embedder.state_dict()
         tensors = {EMBEDDER + key: each.cpu().numpy() for key, each in weights.items()}
-        return {"dimensions": self.embedder.get_output_dim()}, tensors
+        return {}, tensors
 
     def set_feature_state(self, description: Any, tensors: Tensors) -> None:
         """Takes what `feature_state` gave."""

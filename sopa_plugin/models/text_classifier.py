@@ -11,40 +11,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
-from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.embedders import TokenEmbedder, configured
 from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.packing import Packed, offsets_of, pad
+from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.matcher import Matcher, save_matcher
 from sopa_plugin.matcher.compiler import compile_model, obstacle
 from sopa_plugin.models.loading import load_weights
 from sopa_plugin.models.model import Model, record
+from sopa_plugin.models.text_classifier_config import TextClassifierConfig
 from sopa_plugin.registry import Lazy, fill_defaults, import_plugins
 
 NAME = "text_classifier"
-EVALUATION_BATCH = 256
-EVALUATION_TOKENS = 2**14  # of a padded batch: bounds the memory of an evaluation
-
-
-class TextClassifierConfig(PreTrainedConfig):
-    """What a `TextClassifier` is built from, with no file but its own.
-
-    Attributes:
-        embedder, encoder, head: the parts' `type` and constructor arguments.
-        sopa_plugin: what made the model (see `sopa_plugin.models.model.record`).
-    """
-
-    model_type = "sopa_text_classifier"
-
-    embedder: dict[str, Any] | None = None
-    encoder: dict[str, Any] | None = None
-    head: dict[str, Any] | None = None
-    sopa_plugin: dict[str, Any] | None = None
-    pad_token_id: int | None = None
 
 
 @Model.register(NAME, constructor="from_parts")
@@ -58,6 +42,9 @@ class TextClassifier(PreTrainedModel, Model):
         embedder: a `TokenEmbedder`.
         encoder: a `Seq2VecEncoder`.
         head: a `ClassifierHead`.
+
+    Raises:
+        UserError: the config is an empty one.
     """
 
     config_class = TextClassifierConfig
@@ -69,12 +56,17 @@ class TextClassifier(PreTrainedModel, Model):
     def __init__(self, config: TextClassifierConfig) -> None:
         super().__init__(config)
         import_plugins((config.sopa_plugin or {}).get("plugins", []))
-        self.embedder = _build_embedder(config.embedder or {})
+        if not (config.embedder and config.encoder and config.head):
+            raise UserError(
+                "a TextClassifierConfig without embedder, encoder or head is no model's: take that "
+                "of a saved model (from_pretrained), or build one from parts (Model.from_params)"
+            )
+        self.embedder = configured.build(config.embedder)
         self.encoder: Seq2VecEncoder = Seq2VecEncoder.from_params(
-            config.encoder or {}, input_dim=self.embedder.get_output_dim()
+            config.encoder, input_dim=self.embedder.get_output_dim()
         )
         self.head: ClassifierHead = ClassifierHead.from_params(
-            config.head or {},
+            config.head,
             input_dim=self.encoder.get_output_dim(),
             num_labels=config.num_labels,
         )
@@ -93,10 +85,8 @@ class TextClassifier(PreTrainedModel, Model):
     ) -> Self:
         """A model to be trained: reads the files that the embedder's config names."""
         params = fill_defaults(TokenEmbedder, embedder.params)
-        kind = params.pop("type")
-        embedder_class = TokenEmbedder.by_name(kind)
         config = TextClassifierConfig(
-            embedder={"type": kind, **embedder_class.resolve(params, tokenizer)},
+            embedder=configured.resolve(params, tokenizer),
             encoder=fill_defaults(Seq2VecEncoder, encoder.params),
             head=fill_defaults(ClassifierHead, head.params),
             sopa_plugin=record(NAME),
@@ -106,7 +96,7 @@ class TextClassifier(PreTrainedModel, Model):
         )
         model = cls(config)
         model.tokenizer = tokenizer
-        model.embedder.load_pretrained(params, tokenizer)
+        configured.load_pretrained(model.embedder, params, tokenizer)
         return model
 
     @classmethod
@@ -130,7 +120,8 @@ class TextClassifier(PreTrainedModel, Model):
         offsets: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         output_hidden_states: bool = False,
-    ) -> SequenceClassifierOutput:
+        return_dict: bool | None = None,
+    ) -> SequenceClassifierOutput | tuple[Any, ...]:
         """Logits `[batch, labels]`, and the mean cross-entropy where labels are given.
 
         A batch comes in one of three ways:
@@ -141,6 +132,7 @@ class TextClassifier(PreTrainedModel, Model):
             embedded: the embedder's output `rows [rows, dim]` with `index` and `offsets`.
         `token_type_ids` are taken, and ignored, since tokenizers give them: a document is one text.
         With `output_hidden_states`, `hidden_states` holds the document vectors `[batch, K]`.
+        `return_dict` false (by default the config's) gives a tuple of what there is.
         """
         if input_ids is not None:
             input_ids, mask = self._clean(input_ids, attention_mask)
@@ -156,7 +148,9 @@ class TextClassifier(PreTrainedModel, Model):
         logits = torch.where(empty[:, None], self.class_log_prior.to(logits), logits)
         loss = None if labels is None else functional.cross_entropy(logits, labels)
         hidden_states: Any = (document,) if output_hidden_states else None
-        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=hidden_states)
+        output = SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=hidden_states)
+        as_dict = self.config.return_dict if return_dict is None else return_dict
+        return output if as_dict else output.to_tuple()
 
     @property
     def labels(self) -> list[str]:  # type: ignore[override]
@@ -170,7 +164,15 @@ class TextClassifier(PreTrainedModel, Model):
         return isinstance(self.encoder, PackedSeq2VecEncoder) and not self.embedder.contextual
 
     def encode_texts(self, texts: Sequence[str], labels: Sequence[int] | None = None) -> Documents:
-        """`texts` tokenised."""
+        """`texts` tokenised.
+
+        Raises `UserError` for a model from `from_pretrained`, which does not have its tokenizer.
+        """
+        if getattr(self, "tokenizer", None) is None:
+            raise UserError(
+                "this model has no tokenizer: give it one (model.tokenizer = ...), or load it with "
+                "sopa_plugin.models.load_model(folder)"
+            )
         return Documents.encode(texts, self.tokenizer, labels)
 
     def set_class_prior(self, labels: Integers) -> None:
@@ -192,24 +194,27 @@ class TextClassifier(PreTrainedModel, Model):
         training = self.training
         self.eval()
         logits = torch.zeros(len(documents), len(self.labels), device=self.device)
-        with torch.inference_mode():
-            for numbers in batches:
-                batch = self.make_batch(documents, numbers)
-                batch.pop("labels", None)
-                batch = {name: each.to(self.device) for name, each in batch.items()}
-                logits[torch.from_numpy(numbers)] = self(**batch).logits.to(logits.dtype)
-        self.train(training)
+        try:
+            with torch.inference_mode():
+                for numbers in batches:
+                    batch = self.make_batch(documents, numbers)
+                    batch.pop("labels", None)
+                    batch = {name: each.to(self.device) for name, each in batch.items()}
+                    found = self(**batch, return_dict=True).logits
+                    logits[torch.from_numpy(numbers)] = found.to(logits.dtype)
+        finally:
+            self.train(training)
         return logits
 
     def evaluation_batches(self, documents: Documents) -> Iterator[Integers]:
         """Batches whose memory is bounded, each of documents of like length."""
-        return evaluation_batches(documents.lengths, EVALUATION_BATCH, EVALUATION_TOKENS)
+        return evaluation_batches(documents.lengths)
 
     def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`."""
         documents = self.encode_texts(texts)
         logits = self.logits(documents, self.evaluation_batches(documents))
-        return logits.double().log_softmax(dim=1).cpu().numpy()  # type: ignore[no-any-return]
+        return logits.cpu().double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
 
     def to_device(self, device: str) -> None:
         """Moves the model to a device."""
@@ -259,12 +264,27 @@ class TextClassifier(PreTrainedModel, Model):
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
         """Words that the embedder has frozen vectors for."""
-        embedder = fill_defaults(TokenEmbedder, params["embedder"])
-        kind = embedder.pop("type")
-        return TokenEmbedder.by_name(kind).pretrained_words(embedder)
+        return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Refused, and with it all that would change the vocabulary of a model."""
+        raise NotImplementedError(
+            "a TextClassifier's word vectors are its part `embedder`'s, for the words of its "
+            "tokenizer; train a model with another tokenizer to change them"
+        )
+
+    def init_weights(self) -> None:
+        """Nothing is drawn here: parts have drawn their own weights."""
+        self.tie_weights(recompute_mapping=False)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: parts draw their own weights, and are not to lose what was loaded."""
+        """Draws what a saved model lacks, or has of another size (`ignore_mismatched_sizes`)."""
+        own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        reset: Any = getattr(module, "reset_parameters", None)
+        if module is self:
+            init.zeros_(self.class_log_prior)
+        elif reset and not all(getattr(each, "_is_hf_initialized", False) for each in own):
+            reset()
 
     def _embed(self, token_ids: Tensor) -> Tensor:
         rows: Tensor = self.embedder(token_ids, torch.ones_like(token_ids))
@@ -292,9 +312,3 @@ class TextClassifier(PreTrainedModel, Model):
             return self.encoder.forward_packed(*packed)
         document: Tensor = self.encoder(*pad(packed))
         return document
-
-
-def _build_embedder(params: Mapping[str, Any]) -> TokenEmbedder:
-    """The embedder of resolved `params`, which are its constructor's, not those of a config."""
-    arguments = dict(params)
-    return TokenEmbedder.by_name(arguments.pop("type"))(**arguments)

@@ -44,3 +44,4 @@ def test_saved_and_loaded(model, tmp_path):
     # 0.5 + 1 * 0.3 - 2 * 0.9 = -1
     expected = np.log([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))])
     np.testing.assert_allclose(loaded.log_probabilities(texts[:1])[0], expected, rtol=1e-6)
+    assert model.log_probabilities([]).shape == (0, 2)

@@ -28,7 +28,7 @@ from transformers.utils import logging as transformers_logging
 from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
-from sopa_plugin.models import Model, TextClassifier, load_model
+from sopa_plugin.models import Model, TextClassifier, TextClassifierConfig, load_model
 from sopa_plugin.registry import plugins, registrable
 
 WORDS = ["good", "bad", "film", "a", "very", "not"]
@@ -347,3 +347,87 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(UserError, match="not the config of a sopa_plugin model"):
         load_model(tmp_path)
+
+
+def test_for_other_classes_the_head_is_drawn_anew_and_nothing_else(tmp_path: Path) -> None:
+    model = build({"type": "sopa", "patterns": {"4": 3, "2": 2}, "normalization": "batch"})
+    model.encoder.document_vector.norm.running_mean.fill_(0.25)
+    model.save(tmp_path)
+    torch.manual_seed(0)
+    other = TextClassifier.from_pretrained(tmp_path, num_labels=2, ignore_mismatched_sizes=True)
+    after = other.state_dict()
+    changed = {"head.output.weight", "head.output.bias", "class_log_prior"}
+    for name, before in model.state_dict().items():
+        assert name in changed or torch.equal(before, after[name]), name
+    assert after["class_log_prior"].tolist() == [0, 0]
+    # as `nn.Linear` draws them: uniform, within 1 / sqrt(4 hidden units)
+    drawn = torch.cat([after["head.output.weight"].flatten(), after["head.output.bias"]])
+    assert drawn.abs().max() <= 0.5
+    assert len(drawn.unique()) == 10
+    torch.manual_seed(0)
+    again = TextClassifier.from_pretrained(tmp_path, num_labels=2, ignore_mismatched_sizes=True)
+    assert torch.equal(again.head.output.weight, other.head.output.weight)
+
+
+def test_other_patterns_are_drawn_anew(tmp_path: Path) -> None:
+    model = build({"type": "sopa", "patterns": {"4": 3, "2": 2}, "semiring": "max_sum"})
+    model.save(tmp_path)
+    torch.manual_seed(0)
+    other = TextClassifier.from_pretrained(
+        tmp_path,
+        ignore_mismatched_sizes=True,
+        encoder={**model.config.encoder, "patterns": {"3": 7}},
+    )
+    assert other.encoder.arcs.weight.norm(dim=1).tolist() == pytest.approx([1] * 5 * 7)
+    assert other.encoder.document_vector.no_match.tolist() == [-2] * 7
+    assert other.encoder.document_vector.norm.weight.tolist() == [1] * 7
+    assert torch.equal(other.embedder.weight, model.embedder.weight)
+    assert torch.equal(other.head.output.weight, model.head.output.weight)
+
+
+def test_building_a_model_draws_each_part_once() -> None:
+    model = build({"type": "bilstm", "hidden_dim": 3})
+    torch.manual_seed(0)
+    torch.randn(len(WORDS) + 2, 5)  # of the embedder
+    for part in (model.encoder.forward_lstm, model.encoder.backward_lstm):
+        expected = torch.nn.LSTM(5, 3, batch_first=True)
+        assert torch.equal(part.weight_hh_l0, expected.weight_hh_l0)
+    assert torch.equal(model.head.hidden.weight, torch.nn.Linear(6, 4).weight)
+    assert torch.equal(model.head.output.weight, torch.nn.Linear(4, 3).weight)
+
+
+def test_outputs_come_as_tuples_too() -> None:
+    model = build(ENCODERS[0])
+    batch = model.encode_texts(TEXTS[:2], labels=[0, 1]).padded(np.arange(2), 0)
+    output = model(**batch, output_hidden_states=True)
+    loss, logits, (document,) = model(**batch, output_hidden_states=True, return_dict=False)
+    assert torch.equal(loss, output.loss)
+    assert torch.equal(logits, output.logits)
+    assert torch.equal(document, output.hidden_states[0])
+    expected = model.log_probabilities(TEXTS)
+    model.config.return_dict = False
+    assert len(model(input_ids=batch["input_ids"])) == 1
+    assert np.array_equal(model.log_probabilities(TEXTS), expected)
+
+
+def test_what_a_model_lacks_is_said(tmp_path: Path) -> None:
+    model = build(ENCODERS[0])
+    model.save(tmp_path)
+    loaded = TextClassifier.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"no tokenizer: .*load_model\(folder\)"):
+        loaded.log_probabilities(TEXTS)
+    loaded.tokenizer = model.tokenizer
+    assert np.array_equal(loaded.log_probabilities(TEXTS), model.log_probabilities(TEXTS))
+    with pytest.raises(UserError, match="without embedder, encoder or head"):
+        TextClassifier(TextClassifierConfig())
+    for refused in (model.get_input_embeddings, lambda: model.resize_token_embeddings(20)):
+        with pytest.raises(NotImplementedError, match="train a model with another tokenizer"):
+            refused()
+
+
+def test_a_batch_that_fails_leaves_the_model_in_training() -> None:
+    model = build(ENCODERS[0]).train()
+    documents = model.encode_texts(TEXTS)
+    with pytest.raises(IndexError):
+        model.logits(documents, iter([np.array([len(TEXTS)])]))
+    assert model.training

@@ -54,3 +54,4 @@ def test_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(
         load_model(tmp_path).log_probabilities(texts), model.log_probabilities(texts)
     )
+    assert model.log_probabilities([]).shape == (0, 2)
