@@ -1,4 +1,4 @@
-// SoPa on ROC stories.
+// SoPa on ROC stories. Over whitened vectors, which the paper does not have.
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 

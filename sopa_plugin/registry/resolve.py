@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
@@ -74,18 +75,24 @@ def _mismatch(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node
     advice = ""
     if get_origin(hint) is Literal and isinstance(value, str):
         advice = did_you_mean(value, [each for each in get_args(hint) if isinstance(each, str)])
-    elif isinstance(value, str) and _fits_without_quotes(hint, value):
-        advice = "remove the quotes"
+    elif isinstance(value, str):
+        advice = _how_to_write(hint, value)
     elif value is None:
         advice = "leave the key out for its default, or give a value"
     problems.append(Problem(path, what, hints.describe(hint), found(value), advice, mismatch=True))
     return _UNUSED
 
 
-def _fits_without_quotes(hint: Any, value: str) -> bool:
-    if not any(each in (int, float, bool) for each in hints.members(hint)):
-        return False
-    return _resolve_text(hint, value) is not None
+def _how_to_write(hint: Any, text: str) -> str:
+    """Advice for a value that is written as text, or as Python would have it; else nothing."""
+    plain = any(each in (int, float, bool) for each in hints.members(hint))
+    if plain and _resolve_text(hint, text) is not None:
+        return "remove the quotes"
+    try:
+        written = json.dumps(ast.literal_eval(text), allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ""
+    return f"write {written}" if _resolve_text(hint, written) is not None else ""
 
 
 def _resolve_text(hint: Any, text: str) -> Node | None:

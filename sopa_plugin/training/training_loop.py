@@ -80,6 +80,7 @@ class TrainingLoop:
         set_seed(self.seed, device_specific=True)
         if self.run_folder.recovering:
             self.state.recover()
+            self.run_folder.log_epochs(self.state.progress.history)
         progress, tracker = self.state.progress, self.state.tracker
         began = time.monotonic() - progress.seconds
         while progress.epoch < self.options.num_epochs and not tracker.should_stop:

@@ -209,6 +209,13 @@ class TestParts:
         assert problem.path == "number"
         assert problem.hint == "remove the quotes"
 
+    @pytest.mark.parametrize(
+        ("text", "advice"), [(".5", "write 0.5"), ("None", "write null"), ("oh", ""), ("[1]", "")]
+    )
+    def test_a_value_that_is_not_json(self, text: str, advice: str) -> None:
+        (problem,) = check(float | None, text)
+        assert problem.hint == advice
+
     def test_null_fits_a_default_of_none(self) -> None:
         assert build(ImplicitNull, {"number": None}).number is None
         assert check(ImplicitNull, fill_defaults(ImplicitNull, {})) == []
