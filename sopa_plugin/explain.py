@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 
 from sopa_plugin.command_line import (
@@ -18,52 +19,46 @@ from sopa_plugin.command_line import (
     run_command,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.explanation import SUFFIXES, Explanation
 from sopa_plugin.interpret.runs import RunReader
+from sopa_plugin.prediction import CONVERT, decode_line, read_lines
 from sopa_plugin.registry import import_plugins
 from sopa_plugin.training.run_folder import write_file
-
-SUFFIXES = {
-    ".txt": "text",
-    ".json": "json",
-    ".html": "html",
-    ".htm": "html",
-    ".svg": "svg",
-}
-_CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments, explains and writes."""
     args = _parser().parse_args(argv)
     form = _form(args)
+    if args.action == "document":
+        _check_document(args)
     import_plugins(args.include_package)
-    reader = RunReader(args.run, args.replacement, choose_device(args.device))
+    reader = RunReader(args.run, args.replacement or "no_match", choose_device(args.device))
     match args.action:
         case "patterns":
             reader.check_names(args.names)
-            texts = _lines(args.lines) if args.lines else reader.texts(args.data, args.split)
+            split = args.split or "train"
+            texts = _lines(args.lines) if args.lines else reader.texts(args.data, split)
             reading = reader.patterns(texts, args.k, args.words)
             chosen = reading.only(args.names) if args.names else reading.first(args.top)
             if args.automaton:
                 chosen = chosen.automata()
             _write(chosen, form, args.output)
         case "document":
-            texts = args.text or _lines(args.input)
+            texts = args.text or _lines(args.input or "-")
             if args.activations:
-                reader.check_names([args.activations])
-                states = reader.explainer.activations(next(iter(texts), ""), args.activations)
-                _write(states, form, args.output)
+                _write(reader.activations(texts, args.activations), form, args.output)
             else:
-                _write(reader.documents(texts, args.target, args.shown), form, args.output)
+                _write(reader.documents(texts, args.target, args.shown or 10), form, args.output)
         case "report":
-            report = reader.report(args.data, args.split, args.k, args.examples, args.shown)
+            split = args.split or "dev"
+            report = reader.report(args.data, split, args.k, args.examples, args.shown)
             _write(report, form, args.output)
         case "silence":
             edited = reader.edit(args.names, {}, args.serialization_dir)
             _write(edited, form, args.output)
         case "fix":
-            edited = reader.edit([], dict(args.values), args.serialization_dir)
+            edited = reader.edit([], _values(args.values), args.serialization_dir)
             _write(edited, form, args.output)
 
 
@@ -84,31 +79,39 @@ def _parser() -> argparse.ArgumentParser:
 
 def _patterns_parser(actions: argparse._SubParsersAction) -> None:
     parser = actions.add_parser("patterns", help="best phrases, effect and arcs of each pattern")
-    parser.add_argument("names", nargs="*", help="only these patterns, in this order")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("names", nargs="*", default=[], help="only these patterns, in this order")
+    chosen.add_argument("--top", type=_count, help="only so many, the strongest effect first")
     parser.add_argument("-k", type=_count, default=10, help="phrases of each (default 10)")
-    parser.add_argument("--top", type=_count, help="only so many, the strongest effect first")
-    parser.add_argument("--words", type=_amount, default=10, help="nearest words of each arc")
+    parser.add_argument(
+        "--words",
+        type=_amount,
+        default=10,
+        help="nearest words of each arc, in json, html and automata (default 10; 0: no arcs)",
+    )
     parser.add_argument(
         "--automaton", action="store_true", help="draw automata (html, svg) instead of phrases"
     )
-    _add_data(parser, "train")
-    parser.add_argument(
+    _add_data(parser, "train").add_argument(
         "--lines", metavar="FILE", help="read this text, a document a line (- stdin)"
     )
+    _add_replacement(parser)
     _add_common(parser, ("text", "json", "html", "svg"))
 
 
 def _document_parser(actions: argparse._SubParsersAction) -> None:
     parser = actions.add_parser("document", help="why documents get their labels")
-    parser.add_argument(
-        "text", nargs="*", type=_text, help="documents; by default stdin, one a line"
+    documents = parser.add_mutually_exclusive_group()
+    documents.add_argument(
+        "text", nargs="*", type=_text, default=[], help="documents; by default stdin, one a line"
     )
-    parser.add_argument("-i", "--input", default="-", metavar="FILE", help="a document a line")
+    documents.add_argument("-i", "--input", metavar="FILE", help="a document a line (- stdin)")
     parser.add_argument("--target", metavar="LABEL", help="explain this label, not the predicted")
-    parser.add_argument("--shown", type=_count, default=10, help="contributions shown (default 10)")
+    parser.add_argument("--shown", type=_count, help="contributions shown (default 10)")
     parser.add_argument(
         "--activations", metavar="PATTERN", help="this pattern's states over the first document"
     )
+    _add_replacement(parser)
     _add_common(parser, ("text", "json", "html", "svg"))
 
 
@@ -118,13 +121,16 @@ def _report_parser(actions: argparse._SubParsersAction) -> None:
     parser.add_argument("--examples", type=_count, default=5, help="documents of each kind")
     parser.add_argument("--shown", type=_count, default=6, help="contributions of each document")
     _add_data(parser, "dev")
+    _add_replacement(parser)
     _add_common(parser, ("text", "json", "html"))
 
 
 def _edit_parsers(actions: argparse._SubParsersAction) -> None:
     silence = actions.add_parser("silence", help="let patterns tell nothing; dev figures")
     silence.add_argument("names", nargs="+", help="patterns")
+    _add_replacement(silence)
     fix = actions.add_parser("fix", help="hold patterns at a value; dev figures")
+    fix.set_defaults(replacement=None)
     fix.add_argument(
         "values",
         nargs="+",
@@ -142,24 +148,28 @@ def _edit_parsers(actions: argparse._SubParsersAction) -> None:
         _add_common(parser, ("text", "json"))
 
 
-def _add_data(parser: argparse.ArgumentParser, split: str) -> None:
-    parser.add_argument("--data", metavar="FILE", help="a file in the format of the run's own data")
-    parser.add_argument(
+def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._MutuallyExclusiveGroup:
+    """What is read: one of several."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--data", metavar="FILE", help="a file in the format of the run's own data")
+    group.add_argument(
         "--split",
         choices=("train", "dev", "test"),
-        default=split,
-        help=f"which of the run's own sets (default {split})",
+        help=f"which of the run's own sets (default {default})",
+    )
+    return group
+
+
+def _add_replacement(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--replacement",
+        choices=("no_match", "zero", "mean"),
+        help="what a contribution compares with: as if the pattern had not matched (default), its "
+        "number in the document vector set to zero, or to its mean over the train set",
     )
 
 
 def _add_common(parser: argparse.ArgumentParser, forms: Sequence[str]) -> None:
-    parser.add_argument(
-        "--replacement",
-        choices=("no_match", "zero", "mean"),
-        default="no_match",
-        help="what a contribution compares with: as if the pattern had not matched (default), its "
-        "number in the document vector set to zero, or to its mean over the train set",
-    )
     parser.add_argument(
         "--format", choices=forms, help="default: the output file's suffix, or text"
     )
@@ -170,6 +180,22 @@ def _add_common(parser: argparse.ArgumentParser, forms: Sequence[str]) -> None:
     add_include_package(parser)
 
 
+def _check_document(args: argparse.Namespace) -> None:
+    """Raises `UserError` where an option would do nothing."""
+    for option in ("target", "shown", "replacement"):
+        if args.activations and getattr(args, option) is not None:
+            raise UserError(f"--{option} says nothing about --activations: leave one of them out")
+
+
+def _values(pairs: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Values by name; raises `UserError` where a pattern has two."""
+    values = dict(pairs)
+    for name in values:
+        if sum(name == other for other, _ in pairs) > 1:
+            raise UserError(f"{name} is given several values; expected one")
+    return values
+
+
 def _form(args: argparse.Namespace) -> str:
     """What to write; raises `UserError`, before anything is read, where it cannot be written."""
     path = Path(args.output) if args.output else None
@@ -177,9 +203,10 @@ def _form(args: argparse.Namespace) -> str:
         raise UserError(f"{path}: is a folder; name a file in it with -o")
     form: str = args.format or (SUFFIXES.get(path.suffix.lower(), "") if path else "text")
     if form not in args.forms:
+        suffixes = [suffix for suffix, each in SUFFIXES.items() if each in args.forms]
         raise UserError(
             f"{path}: {args.action} can be written as {', '.join(args.forms)}; end the file's name "
-            f"so ({', '.join(SUFFIXES)}), or give --format"
+            f"so ({', '.join(suffixes)}), or give --format"
         )
     if path is not None:
         check_output(path, "-o", args.force)
@@ -208,42 +235,32 @@ def _lines(path: str) -> Iterator[str]:
     """The lines of a file, one at a time."""
     name = "input" if path == "-" else path
     try:
-        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                yield _decode(line.removesuffix(b"\n"), f"{name}: line {number}")
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as source:
+            for number, line in enumerate(chain.from_iterable(read_lines(source)), start=1):
+                yield decode_line(line, f"{name}: line {number}")
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror})") from error
-
-
-def _decode(line: bytes, where: str) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where}: not UTF-8 (byte {line[error.start]:#04x}); {_CONVERT}"
-        ) from error
 
 
 def _text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:  # Python's mark of a byte that it could not read
-        raise argparse.ArgumentTypeError(f"not UTF-8; {_CONVERT}") from error
+        raise argparse.ArgumentTypeError(f"not UTF-8; {CONVERT}") from error
     return text
 
 
-def _amount(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"expected at least 0, found {text}")
-    return number
+def _amount(text: str, least: int = 0) -> int:
+    try:
+        if (number := int(text)) >= least:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected a whole number, at least {least}, found {text!r}")
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
-    return number
+    return _amount(text, least=1)
 
 
 def _value(text: str) -> tuple[str, float]:

@@ -16,6 +16,9 @@ from sopa_plugin.errors import UserError
 Format = Literal["auto", "text", "json"]
 
 BLOCK = 2**16  # bytes read at once: some hundred sentences
+CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
+"""What to do with text that is not UTF-8."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -42,20 +45,21 @@ def predict_stream(
         model: a trained model.
         source: UTF-8 lines: plain text, or JSON objects with a key `text`.
         output: gets `label` and `probabilities {label: p}` for each line, after the line's `text`
-            or, of a JSON object, after all its keys.
+            or, of a JSON object, after all its keys; a key of it that is called so itself becomes
+            `input_label` or `input_probabilities`.
         format: what a line holds; `auto` is `json` if the first line is such an object.
 
     Raises `UserError` naming the line that is not UTF-8, not such an object, or has half of a
     surrogate pair in it.
     """
     number = 0
-    for lines in _blocks(source):
+    for lines in read_lines(source):
         records: list[dict[str, Any]] = []
         fault: UserError | None = None
         for line in lines:
             number += 1
             try:
-                text = _decode(line, number)
+                text = decode_line(line, f"input line {number}")
                 if format == "auto":
                     format = "json" if _is_object(text) else "text"
                 records.append(_record(text, number) if format == "json" else {"text": text})
@@ -75,11 +79,16 @@ def predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dic
     for record, row in zip(records, np.exp(log_probabilities), strict=True):
         probabilities = dict(zip(model.labels, row.tolist(), strict=True))
         label = model.labels[int(row.argmax())]
-        yield {**record, "label": label, "probabilities": probabilities}
+        answer = {"label": label, "probabilities": probabilities}
+        given = {f"input_{key}" if key in answer else key: each for key, each in record.items()}
+        yield {**given, **answer}
 
 
-def _blocks(source: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines that are there to be read, without their ends, again and again."""
+def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines that are there to be read, without their ends, again and again.
+
+    Lines end at `\\n` alone; a byte order mark before the first is left out.
+    """
     rest = io.BytesIO()  # of a line whose end is yet to come
     first = True
     read = getattr(source, "read1", source.read)
@@ -97,14 +106,16 @@ def _blocks(source: BinaryIO) -> Iterator[list[bytes]]:
         yield [last.removeprefix(_BOM) if first else last]
 
 
-def _decode(line: bytes, number: int) -> str:
+def decode_line(line: bytes, where: str) -> str:
+    """A line of `read_lines` as text, without the `\\r` of a line that ended in `\\r\\n`.
+
+    Raises:
+        UserError: it is not UTF-8; `where` says which line it is.
+    """
     try:
         return line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"input line {number}: not UTF-8 (byte {line[error.start]:#04x}); convert it first, "
-            "as with iconv -f latin1 -t utf-8"
-        ) from error
+        raise UserError(f"{where}: not UTF-8 (byte {line[error.start]:#04x}); {CONVERT}") from error
 
 
 def _is_object(text: str) -> bool:

@@ -61,11 +61,24 @@ def test_lines_as_they_come(data: bytes, texts: list[str]) -> None:
     assert [answer["text"] for answer in predict(data)] == texts
 
 
+def test_a_gold_label_is_kept() -> None:
+    (answer,) = predict(b'{"text": "a", "label": "gold"}')
+    assert list(answer) == ["text", "input_label", "label", "probabilities"]
+    assert answer["input_label"] == "gold"
+
+
 def test_json_lines_keep_their_keys() -> None:
     answers = predict(b'{"id": 7, "text": "ab"}\n{"text": ""}\n')
     assert [answer["label"] for answer in answers] == ["long", "short"]
     assert answers[0]["id"] == 7
     assert list(answers[0]) == ["id", "text", "label", "probabilities"]
+
+
+def test_keys_that_an_answer_has_too_are_kept_under_another_name() -> None:
+    (answer,) = predict(b'{"text": "ab", "label": "given", "probabilities": 7}\n')
+    assert answer["label"] == "long"
+    assert answer["input_label"] == "given"
+    assert answer["input_probabilities"] == 7
 
 
 def test_escapes_that_are_characters_are_taken() -> None:

@@ -11,7 +11,7 @@ from sopa_plugin.interpret.render.grid import activations_svg
 from sopa_plugin.interpret.render.terminal import activations_text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StateActivations(Explanation):
     """The score of the best path into each state of one pattern after each token.
 

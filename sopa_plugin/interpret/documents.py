@@ -48,7 +48,7 @@ def spans_for(contributions: Sequence[Contribution], target: str) -> tuple[tuple
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DocumentExplanation(Explanation):
     """One document explained by leave-one-out (paper, section 7, "Interpreting a document").
 
@@ -120,7 +120,7 @@ class DocumentExplanation(Explanation):
         return document_svg(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DocumentExplanations(Explanation):
     """Several documents, one after another."""
 

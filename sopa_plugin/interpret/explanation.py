@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.render.page import fragment, page
 
+SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".htm": "html", ".svg": "svg"}
+"""Forms by the suffixes of files."""
+
 
 class Explanation:
     """Something read from a model, shown in the form that its reader needs.
@@ -49,6 +52,9 @@ class Explanation:
     def __str__(self) -> str:
         return self.to_text()
 
+    def __repr__(self) -> str:  # what a Python terminal shows
+        return self.to_text()
+
     def render(self, form: str, color: bool = False) -> str:
         """The explanation as `form`: text, json, html or svg.
 
@@ -69,6 +75,5 @@ class Explanation:
     def save(self, path: str | Path) -> None:
         """Writes the explanation to `path`: .html, .svg, .json, anything else as text."""
         path = Path(path)
-        form = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json"}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.render(form.get(path.suffix.lower(), "text")), encoding="utf-8")
+        path.write_text(self.render(SUFFIXES.get(path.suffix.lower(), "text")), encoding="utf-8")

@@ -70,7 +70,7 @@ class PatternReading:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PatternsReading(Explanation, Sequence[PatternReading]):
     """Several patterns read over one data set, the strongest effect first.
 

@@ -33,7 +33,7 @@ class Faithfulness:
     random_sufficiency: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelReport(Explanation):
     """What there is to know of a model at a glance.
 

@@ -14,6 +14,7 @@ from datasets import Dataset
 
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
 from sopa_plugin.interpret.editing import Edits, hold, silence
 from sopa_plugin.interpret.explainer import Explainer
@@ -27,6 +28,8 @@ from sopa_plugin.registry import build
 from sopa_plugin.training.evaluation import evaluate_split
 from sopa_plugin.training.metrics import classification_metrics
 from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, read_config, write_file
+
+NO_DOCUMENT = "no document to explain: expected a text or a file with one a line"
 
 
 class RunReader:
@@ -70,22 +73,30 @@ class RunReader:
         return self._texts_and_labels(data, split)[0]
 
     def patterns(self, texts: Iterable[str], k: int, words: int) -> PatternsReading:
-        """Every pattern read over `texts`."""
+        """Every pattern read over `texts`; replacement `mean` takes those of the train set."""
+        self._take_means()
         return self.explainer.patterns(texts, k, words)
 
     def documents(
         self, texts: Iterable[str], target: str | None, shown: int
     ) -> DocumentExplanation | DocumentExplanations:
         """Documents explained; one alone as such."""
-        if self.explainer.replacement == "mean":
-            self.explainer.use_means_of(self.texts(None, "train"))
+        self._take_means()
         found = tuple(
             self.explainer.document(text, target, shown=shown, number=number)
             for number, text in enumerate(texts)
         )
         if not found:
-            raise UserError("no document to explain: expected a text or a file with one a line")
+            raise UserError(NO_DOCUMENT)
         return found[0] if len(found) == 1 else DocumentExplanations(found)
+
+    def activations(self, texts: Iterable[str], pattern: str) -> StateActivations:
+        """The states of a pattern while it reads the first of `texts`."""
+        self.check_names([pattern])
+        text = next(iter(texts), None)
+        if text is None:
+            raise UserError(NO_DOCUMENT)
+        return self.explainer.activations(text, pattern)
 
     def report(
         self, data: str | None, split: str, k: int, examples: int, shown: int
@@ -111,8 +122,8 @@ class RunReader:
         """
         self.check_names([*names, *values])
         output = None if output is None else new_folder(output)
-        if self.explainer.replacement == "mean" and names:
-            self.explainer.use_means_of(self.texts(None, "train"))
+        if names:
+            self._take_means()
         dev = self.split("dev")
         before = self._measure(dev)
         edits = silence(self.subject, names, self.explainer.replacement, self.explainer.means)
@@ -121,6 +132,11 @@ class RunReader:
         if output is not None:
             self._save(edited, output)
         return edited
+
+    def _take_means(self) -> None:
+        """Those of the train set, where they are wanted."""
+        if self.explainer.replacement == "mean":
+            self.explainer.use_means_of(self.texts(None, "train"))
 
     def _measure(self, dev: Dataset) -> dict[str, Any]:
         texts, labels = list(dev["text"]), list(dev["label"])
@@ -149,7 +165,7 @@ class RunReader:
         return list(found["text"]), [labels.index(names[number]) for number in found["label"]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Edited(Explanation):
     """What holding patterns changed on the dev set.
 

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -147,6 +146,7 @@ def test_a_file_is_replaced_by_force_alone_and_before_anything_is_read(
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(call: Call, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
     file = tmp_path / "out.txt"
     file.write_text("before")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -193,17 +193,50 @@ def test_bytes_that_are_no_utf_8_are_one_error(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["patterns", "--words", "-1"], "expected at least 0"),
+        (["patterns", "--words", "-1"], "expected a whole number, at least 0, found '-1'"),
         (["fix", "4-1=nan"], "expected NAME=NUMBER, found 'nan'"),
         (["fix", "4-1=inf"], "expected NAME=NUMBER, found 'inf'"),
+        (
+            ["patterns", "--top", "x"],
+            "argument --top: expected a whole number, at least 1, found 'x'",
+        ),
+        (["patterns", "2-1", "--top", "1"], "argument --top: not allowed with argument names"),
+        (["patterns", "--lines", "x", "--data", "y"], "--data: not allowed with argument --lines"),
+        (["patterns", "--lines", "x", "--split", "dev"], "--split: not allowed with argument"),
+        (["report", "--data", "x", "--split", "dev"], "--split: not allowed with argument --data"),
+        (["document", "a film", "-i", "x"], "argument -i/--input: not allowed with argument text"),
+        (["fix", "2-1=0", "--replacement", "zero"], "unrecognized arguments: --replacement"),
     ],
+    ids=str,
 )
-def test_numbers_that_make_no_sense_are_refused_at_once(
+def test_arguments_that_make_no_sense_are_refused_at_once(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         explain.main(["no_such_run", *arguments])
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "positive"], "--target says nothing about --activations"),
+        (["--shown", "3"], "--shown says nothing"),
+        (["--replacement", "no_match"], "--replacement says nothing"),
+    ],
+    ids=str,
+)
+def test_options_that_would_do_nothing_are_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        explain.main(["no_such_run", "document", "a film", "--activations", "2-1", *arguments])
+
+
+def test_no_document_is_an_error(call: Call, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    for options in ([], ["--activations", "2-1"]):
+        with pytest.raises(UserError, match="no document to explain"):
+            call("document", "-i", str(empty), *options)
 
 
 def test_patterns_of_the_training_set(call: Call, run: Path) -> None:
@@ -230,6 +263,10 @@ def test_patterns_over_any_lines(call: Call, tmp_path: Path) -> None:
     lines.write_text("a moving film\u2028here\na dull story\n", encoding="utf-8")
     found = json.loads(call("patterns", "--lines", str(lines), "--format", "json", "--words", "0"))
     assert found["documents"] == 2
+    # Lines are the same as for predict.
+    lines.write_bytes(b"\xef\xbb\xbfa moving film\r\na dull story\r\n")
+    read = json.loads(call("document", "-i", str(lines), "--format", "json"))["documents"]
+    assert [each["tokens"] for each in read] == [["a", "moving", "film"], ["a", "dull", "story"]]
     with pytest.raises(UserError, match="cannot be read"):
         call("patterns", "--lines", str(tmp_path / "none.txt"))
 
@@ -286,7 +323,9 @@ def test_a_report_is_one_page_with_all_of_it(call: Call, run: Path, tmp_path: Pa
     sure = [max(each["probabilities"].values()) for each in found["unsure"]]
     assert sure == sorted(sure)
     assert len(found["unsure"]) == 2
-    with pytest.raises(UserError, match="report can be written as text, json, html"):
+    with pytest.raises(
+        UserError, match=r"as text, json, html; .* \(\.txt, \.json, \.html, \.htm\),"
+    ):
         call("report", "-o", str(tmp_path / "report.svg"))
 
 
@@ -310,7 +349,8 @@ def test_silencing_shows_dev_figures_and_saves_a_copy(
     matcher = load_matcher(copy)
     assert matcher is not None
     assert np.allclose(matcher.log_probabilities(dev["text"]), predicted, atol=1e-4)
-    assert "matches nothing" in (copy / "README.md").read_text() or replacement == "mean"
+    told = "matches nothing" if replacement == "no_match" else "held at"
+    assert f"- 2-1 {told}" in (copy / "README.md").read_text()
     # Nothing of the run has changed, and nothing is ever overwritten.
     assert before == {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
     with pytest.raises(UserError, match="exists already; an edited model is saved in a new folder"):
@@ -323,6 +363,18 @@ def test_fixing_a_pattern_at_a_value(call: Call) -> None:
     text = call("fix", "2-1=0.5", "4-1=-1")
     assert text.startswith("2 patterns edited: 2-1 held at 0.5, 4-1 held at -1\n")
     assert "dev accuracy" in text
+    with pytest.raises(UserError, match="2-1 is given several values"):
+        call("fix", "2-1=3", "4-1=1", "2-1=2")
+
+
+def test_the_mean_is_that_of_the_training_set(run: Path) -> None:
+    reader = RunReader(run, "mean")
+    reader.patterns(["a moving film"], k=1, words=0)
+    found = reader.explainer.means
+    reader.explainer.use_means_of(reader.texts(None, "train"))
+    assert found is not None
+    assert reader.explainer.means is not None
+    assert found.tolist() == pytest.approx(reader.explainer.means.tolist())
 
 
 def test_what_has_no_patterns_is_refused(tmp_path: Path) -> None:

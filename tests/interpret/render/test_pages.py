@@ -253,6 +253,12 @@ def test_colour_only_where_it_is_wanted(
         assert colored != plain
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_python_terminal_shows_the_text(kind: str, hostile: Explainer) -> None:
+    explanation = explanations(hostile)[kind]
+    assert repr(explanation) == explanation.to_text()
+
+
 def test_notebooks_show_a_fragment_that_brings_its_style(
     make_explainer: Callable[..., Explainer],
 ) -> None:
@@ -281,6 +287,7 @@ def test_save_picks_the_form_by_suffix(
     explanation = make_explainer().document(["good", "film"])
     file = tmp_path / "new" / f"why{suffix}"
     explanation.save(file)
-    beginnings = {".html": "<!DOCTYPE html>", ".svg": "<svg", ".json": "{", ".txt": "neutral"}
+    beginnings = {".html": "<!DOCTYPE html>", ".svg": "<svg", ".json": "{"}
+    beginnings[".txt"] = f"{explanation.predicted}; explained:"
     text = file.read_text(encoding="utf-8")
-    assert text.startswith(beginnings[suffix]) or suffix == ".txt"
+    assert text.startswith(beginnings[suffix])
