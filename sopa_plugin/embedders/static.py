@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from sopa_plugin.registry import LocalPath
 logger = logging.getLogger(__name__)
 
 DEFAULT_DIM = 300  # of the paper's GloVe 840B vectors
+Unknown = Literal["zero", "mean", "random"]
 _WORDS = 1 << 16  # whose vectors are copied to float64 at once
 
 
@@ -26,7 +27,7 @@ _WORDS = 1 << 16  # whose vectors are copied to float64 at once
 class StaticEmbedder(TokenEmbedder):
     """A table of word vectors, `weight [num_embeddings, embedding_dim]`.
 
-    Registered as `static`. The paper's v_x (Eq. 5) are GloVe vectors of unit length, never trained.
+    Registered as `static`. The paper's v_x (Eq. 3) are GloVe vectors of unit length, never trained.
     `[PAD]` and, by default, unknown words have the zero vector, as in the authors' released
     implementation: a self-loop or main-path arc over them scores its bias alone.
 
@@ -46,7 +47,7 @@ class StaticEmbedder(TokenEmbedder):
             the others (`[UNK]` and each word its own).
 
     Raises:
-        ValueError: A size below 1.
+        ValueError: A size below 1, or no such `unknown`.
     """
 
     handed_over: ClassVar[frozenset[str]] = frozenset({"num_embeddings"})
@@ -60,10 +61,10 @@ class StaticEmbedder(TokenEmbedder):
         embedding_dim: int | None = None,
         trainable: bool | None = None,
         normalize: bool = True,
-        unknown: Literal["zero", "mean", "random"] = "zero",
+        unknown: Unknown = "zero",
     ) -> None:
         super().__init__()
-        for key, message in self.check_params({"embedding_dim": embedding_dim}):
+        for key, message in self.check_params({"embedding_dim": embedding_dim, "unknown": unknown}):
             raise ValueError(f"{key}: {message}")
         self.trainable = _is_trainable(vectors, trainable)
         self.normalize = normalize
@@ -86,6 +87,9 @@ class StaticEmbedder(TokenEmbedder):
         dim = params.get("embedding_dim")
         if dim is not None and dim < 1:
             yield "embedding_dim", f"expected at least 1, found {dim}"
+        unknown = params.get("unknown", "zero")
+        if unknown not in get_args(Unknown):
+            yield "unknown", f"expected one of {', '.join(get_args(Unknown))}, found {unknown!r}"
         if params.get("member") is not None and params.get("vectors") is None:
             yield "member", "expected only together with `vectors`, an archive that holds it"
         whiten = params.get("whiten", 0)
@@ -96,7 +100,7 @@ class StaticEmbedder(TokenEmbedder):
                 "whiten",
                 f"expected 0 without `vectors`, whose vectors it changes; found {whiten}",
             )
-        elif whiten and params.get("unknown") == "mean":
+        elif whiten and unknown == "mean":
             yield "unknown", "the mean of whitened vectors is zero; take unknown 'zero' or 'random'"
 
     @classmethod

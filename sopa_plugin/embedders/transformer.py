@@ -43,7 +43,8 @@ class TransformerEmbedder(TokenEmbedder):
         model: A folder or a Hub id of a pretrained model.
         trainable: Tune the model with the classifier; false keeps it as it is.
         layer: Which hidden state: 0 is the embeddings, 1 the first layer, -1 the last, -2 the one
-            before it. Layers above it are left out of the model.
+            before it. Layers above it are left out of the model; its final normalisation, where it
+            has one (T5, GPT-2, ModernBERT), is applied to whichever layer is then the last.
         max_length: Most pieces to encode at once; null takes what the model can.
         normalize: Give every vector unit length, as word vectors have in the paper: arc scores then
             start where sigmoids are steep (MiniLM's hidden states are about 6 long).
@@ -128,15 +129,14 @@ class TransformerEmbedder(TokenEmbedder):
                 f"embedder: the tokenizer does not belong to '{name}'; "
                 f"expected tokenizer: {{type: 'pretrained', model: '{name}'}}"
             )
-        positions = getattr(config, "max_position_embeddings", None) or _UNLIMITED
-        limit = min(own_tokenizer.model_max_length, positions)
+        config = _shortened(config.to_diff_dict(), params.get("layer", -1))
+        limit = min(own_tokenizer.model_max_length, _most_positions(config))
         max_length = params.get("max_length") or limit
         if max_length > limit:
             raise UserError(
                 f"embedder.max_length: expected at most {limit}, all that '{name}' can take, "
                 f"found {max_length}"
             )
-        config = _shortened(config.to_diff_dict(), params.get("layer", -1))
         return {
             "config": _plain(config),
             "trainable": params.get("trainable", False),
@@ -188,6 +188,19 @@ def _shortened(config: Mapping[str, Any], layer: int) -> PreTrainedConfig:
     if getattr(shortened, "layer_types", None):
         shortened.layer_types = shortened.layer_types[:number]
     return shortened
+
+
+def _most_positions(config: PreTrainedConfig) -> int:
+    """Most tokens that a model of this configuration has positions for."""
+    positions: int = getattr(config, "max_position_embeddings", None) or _UNLIMITED
+    with torch.device("meta"):
+        modules = dict(AutoModel.from_config(config).named_modules())
+    for name, module in modules.items():
+        padding: Any = getattr(module, "padding_idx", None)
+        # in the family of RoBERTa they are counted from the padding's id on
+        if name.endswith("position_embeddings") and padding is not None:
+            return positions - int(padding) - 1
+    return positions
 
 
 def _plain(config: PreTrainedConfig) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class VectorFile:
 
     def __init__(self, path: str, member: str | None = None) -> None:
         self._name = path
-        self._path = _from_hub(path) if path.startswith(HUB) else path
+        self._path = _from_hub(path) if path.startswith(HUB) else os.path.expanduser(path)
         if not os.path.isfile(self._path):
             what = "is a folder" if os.path.isdir(self._path) else "no such file"
             raise UserError(
@@ -176,13 +176,13 @@ class VectorFile:
         """The text in `file`; its first bytes tell whether it is compressed, not its name."""
         magic = file.read(4)
         file.seek(0)
-        if magic.startswith(b"\x1f\x8b"):
-            return stack.enter_context(gzip.open(file))
         if magic == b"PK\x03\x04":
             archive = stack.enter_context(zipfile.ZipFile(file))
             return stack.enter_context(archive.open(self._choose_member(archive)))
         if self._member is not None:
             raise UserError(f"{self._name}: not a zip archive, so it has no member {self._member}")
+        if magic.startswith(b"\x1f\x8b"):
+            return stack.enter_context(gzip.open(file))
         return file
 
     def _choose_member(self, archive: zipfile.ZipFile) -> str:

@@ -159,6 +159,29 @@ def test_long_documents_are_cut_into_stretches(bert: str, max_length: int | None
         torch.testing.assert_close(vectors[:1, stretch], alone)
 
 
+@pytest.mark.parametrize(("name", "most"), [("bert", 20), ("roberta", 18)])
+def test_where_the_tokenizer_states_no_limit_the_positions_do(
+    name: str, most: int, tmp_path: Path
+) -> None:
+    """RoBERTa's positions start after the padding's id, which is 1: 18 of 20 are left."""
+    model = publish(ARCHITECTURES[name], tmp_path)
+    make_tokenizer(WORDS).save_pretrained(tmp_path)
+    embedder = TransformerEmbedder(
+        **TransformerEmbedder.resolve({"model": model}, make_tokenizer(WORDS))
+    )
+    assert embedder.max_length == most
+    ids = torch.randint(2, 50, (1, 45))
+    assert embedder(ids, torch.ones_like(ids)).isfinite().all()
+    with pytest.raises(UserError, match=f"at most {most}"):
+        TransformerEmbedder.resolve({"model": model, "max_length": most + 1}, make_tokenizer(WORDS))
+
+
+def test_finding_the_limit_draws_nothing(bert: str) -> None:
+    before = torch.get_rng_state()
+    TransformerEmbedder.resolve({"model": bert}, make_tokenizer(WORDS))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 class SavedConfig(PreTrainedConfig):
     model_type = "saved_for_a_test"
     embedder: dict | None = None

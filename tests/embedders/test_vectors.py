@@ -135,6 +135,16 @@ def test_zip_archives(tmp_path: Path) -> None:
         VectorFile(path, "other")
     with pytest.raises(UserError, match="not a zip archive"):
         VectorFile(write(tmp_path, PLAIN), "other")
+    with pytest.raises(UserError, match="not a zip archive"):
+        VectorFile(write(tmp_path, gzip.compress(PLAIN)), "other")
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path, PLAIN)
+    assert read("~/vectors.txt", "of") == {"of": [-1, 0]}
+    with pytest.raises(UserError, match="~/none: no such file"):
+        VectorFile("~/none")
 
 
 NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
