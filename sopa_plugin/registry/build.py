@@ -42,8 +42,9 @@ def fill_defaults(kind: Any, config: Any) -> dict[str, Any]:
     """`config` with `type` and every default written out, at every level.
 
     Left out are the arguments that the builder hands over and defaults that JSON has nothing for.
-    Local paths (`LocalPath`) that exist are made absolute. Raises `ConfigError` if `config` has
-    problems; `check` finds none in the result, which builds the same thing.
+    Local paths (`LocalPath`) that exist are made absolute, and `~` is written out. Raises
+    `ConfigError` if `config` has problems; `check` finds none in the result, which builds the same
+    thing.
     """
     node = _resolved(kind, config, "")
     filled = node.part.filled() if isinstance(node, LazyPart) else node.filled()

@@ -46,15 +46,19 @@ class Leaf:
 
 @dataclass(frozen=True)
 class PathLeaf:
-    """A local path, or the name of something elsewhere; what exists here is written absolute."""
+    """A local path, or the name of something elsewhere; what exists here is written absolute.
+
+    A `~` at its beginning is the home folder.
+    """
 
     value: str
 
     def build(self) -> str:
-        return self.value
+        return os.path.expanduser(self.value)
 
     def filled(self) -> str:
-        return os.path.abspath(self.value) if os.path.exists(self.value) else self.value
+        path = self.build()
+        return os.path.abspath(path) if os.path.exists(path) else path
 
 
 @dataclass(frozen=True)

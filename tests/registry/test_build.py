@@ -274,6 +274,10 @@ class TestFillDefaults:
         assert fill_defaults(Reader, {})["path"] == str(tmp_path / "data")
         assert fill_defaults(Reader, {"path": "SetFit/sst2"})["path"] == "SetFit/sst2"
         assert build(Reader, {"path": "here"}).path == "here"
+        monkeypatch.setenv("HOME", str(tmp_path))
+        for path in ("here", "not there yet"):
+            assert fill_defaults(Reader, {"path": f"~/{path}"})["path"] == str(tmp_path / path)
+            assert build(Reader, {"path": f"~/{path}"}).path == str(tmp_path / path)
 
     ENCODERS = st.one_of(
         st.fixed_dictionaries(

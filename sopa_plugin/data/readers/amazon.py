@@ -54,7 +54,7 @@ class AmazonReader(DatasetReader):
     Where there is no dev set, a fifth of the training reviews is split off, which makes the
     paper's 20K/5K of 25K; where there is no test set, half of all reviews, the paper's 25K of 50K.
 
-    Args:
+    Arguments:
         path: a folder with exactly one form; the beginning of its file names, where there are more
             (`amazon/elec-sample`); its train file; or a Hub id.
 

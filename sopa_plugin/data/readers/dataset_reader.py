@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ class DatasetReader(ABC, Registrable):
     set, and of what is left `max_train_examples` are taken. Nothing is cached. A constructor of a
     subclass takes its own arguments, and `**options` for those below, which it hands on.
 
-    Args:
+    Arguments:
         path: a local folder or file, or the id of a data set on the Hugging Face Hub.
         lowercase: whether texts are lower-cased.
         max_tokens: how many words (separated by blanks) of each text are kept; None keeps all.
@@ -78,7 +79,7 @@ class DatasetReader(ABC, Registrable):
         encoding: str = "utf-8",
         empty_text: Literal["error", "drop"] = "error",
     ) -> None:
-        self.path = path
+        self.path = None if path is None else os.path.expanduser(path)
         self.lowercase = lowercase
         self.max_tokens = max_tokens
         self.max_train_examples = max_train_examples
@@ -133,11 +134,11 @@ class DatasetReader(ABC, Registrable):
     def read_file(self, path: str | Path, class_names: Sequence[str] | None = None) -> Dataset:
         """All examples of one file in this reader's format, for instance to evaluate on.
 
-        Args:
+        Arguments:
             class_names: a trained model's classes in order; labels are matched to them by name.
                 By default this reader's own, or those in the file.
         """
-        source = self._source(Path(path))
+        source = self._source(Path(path).expanduser())
         examples = self.map_labels({"test": self._load(source)})["test"]
         if not examples:
             raise UserError(f"{source}: no examples in it; expected {self.title}.")
@@ -194,7 +195,7 @@ class DatasetReader(ABC, Registrable):
     ) -> dict[str, Path | Table]:
         """The splits at the path: the only form of files there, a table folder or a Hub id.
 
-        Args:
+        Arguments:
             wanted: whether a file can be one of this reader's.
             expected: what should be there, for the error.
             may_lack_split: which files are a training set even if no split is in their name.

@@ -36,7 +36,7 @@ def read_table(
 
     Comma-separated files may quote cells, with commas, newlines and doubled quotes inside.
     Tab-separated files are read without quoting, so that a bare `"` is a character like any other.
-    Args:
+    Arguments:
         delimiter: `","` or `"\\t"`.
         column_names: the columns of a file without a header row; by default the first row is it.
     """

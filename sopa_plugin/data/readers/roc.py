@@ -40,7 +40,7 @@ class RocReader(DatasetReader):
     story that may be left over is dropped and logged. The default 0.1 makes the paper's
     1,683 + 187 of 1,871 stories: 3,366 and 374 sentences.
 
-    Args:
+    Arguments:
         path: a folder with one `*val*.csv` and one `*test*.csv`, or a Hub id.
         dev_size: a share of the stories, or a count of sentences, which must be even.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sopa_plugin.errors import UserError
@@ -26,10 +26,12 @@ class Form:
     Attributes:
         choice: what a user writes as path to get this one.
         files: split to file or folder.
+        clash: what is wrong with it, if two files could be one split; else "".
     """
 
     choice: Path
     files: dict[str, Path] = field(default_factory=dict)
+    clash: str = ""
 
 
 def canonical_split(word: str) -> str:
@@ -47,36 +49,50 @@ def split_of(name: str) -> str | None:
     return canonical_split(words[0]) if len(words) == 1 else None
 
 
-def find_forms(folder: Path, wanted: Wanted, may_lack_split: Wanted | None = None) -> list[Form]:
+def find_forms(
+    folder: Path,
+    wanted: Wanted,
+    may_lack_split: Wanted | None = None,
+    named: Path | None = None,
+) -> list[Form]:
     """Every data set among the wanted entries of a folder that has at least a train file.
 
-    A file with no split in its name is a data set of its own where `may_lack_split` says so.
+    A file with no split in its name is a data set of its own where `may_lack_split` says so. Of two
+    files that could be the same split, the one that is `named` is.
     """
-    groups: dict[tuple[str, ...], dict[str, Path]] = defaultdict(dict)
+    groups: dict[tuple[str, ...], dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.name in _NOTES or not wanted(path):
             continue
         split = split_of(path.name)
-        if split is None:
-            if may_lack_split and may_lack_split(path) and not _SPLIT_WORD.search(path.name):
-                groups[(path.name,)]["train"] = path
-            continue
-        rest = _name_without_split(path.name)
-        if split in groups[rest]:
-            raise UserError(
-                f"{folder}: both {groups[rest][split].name} and {path.name} could be the {split} "
-                "set; keep one of them there."
+        if split is not None:
+            groups[_name_without_split(path.name)][split].append(path)
+        elif may_lack_split and may_lack_split(path) and not _SPLIT_WORD.search(path.name):
+            groups[(path.name,)]["train"].append(path)
+    return [_form(paths, named) for paths in groups.values() if "train" in paths]
+
+
+def _form(paths: Mapping[str, list[Path]], named: Path | None) -> Form:
+    files = {
+        split: named if named in paths[split] else paths[split][0]
+        for split in SPLITS
+        if split in paths
+    }
+    clash = ""
+    for split, (first, *others) in paths.items():
+        if others and named not in (first, *others):
+            clash = (
+                f"{first.parent}: both {first.name} and {others[0].name} could be the {split} set; "
+                "keep one of them there."
             )
-        groups[rest][split] = path
-    return [
-        Form(_choice(files["train"]), {split: files[split] for split in SPLITS if split in files})
-        for files in groups.values()
-        if "train" in files
-    ]
+    return Form(_choice(files["train"]), files, clash)
 
 
 def choose_form(path: Path, forms: Iterable[Form], expected: str) -> Form:
-    """The only form; none or several of them are an error that says what there is to choose."""
+    """The only form; none or several of them are an error that says what there is to choose.
+
+    So is one with two files for a split.
+    """
     found = list(forms)
     if not found:
         raise UserError(f"{path}: no data set found there; expected {expected}.")
@@ -86,6 +102,8 @@ def choose_form(path: Path, forms: Iterable[Form], expected: str) -> Form:
             for form in found
         )
         raise UserError(f"{path}: holds {len(found)} data sets; set the path to one of:{choices}")
+    if found[0].clash:
+        raise UserError(found[0].clash)
     return found[0]
 
 
@@ -99,9 +117,11 @@ def forms_at(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None) -
         forms = find_forms(path, wanted, may_lack_split)
         for folder in sorted(each for each in path.iterdir() if each.is_dir()):
             inner = find_forms(folder, wanted, may_lack_split)
-            forms += [Form(folder, inner[0].files)] if len(inner) == 1 else inner
+            forms += [replace(inner[0], choice=folder)] if len(inner) == 1 else inner
         return forms
-    forms = find_forms(path.parent, wanted, may_lack_split) if path.parent.is_dir() else []
+    if not path.parent.is_dir():
+        return []
+    forms = find_forms(path.parent, wanted, may_lack_split, named=path)
     exact = [form for form in forms if path in (form.choice, form.files["train"])]
     if exact or path.is_file():
         return exact

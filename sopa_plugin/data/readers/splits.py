@@ -55,7 +55,7 @@ def split_off(
 ) -> tuple[list[Example], list[Example]]:
     """(the others, those split off), both in their old order and in the same class balance.
 
-    Args:
+    Arguments:
         size: how many; a float is a share of them, rounded down but at least one.
         option: the name of `size` in a config, for the error when it takes everything.
     """

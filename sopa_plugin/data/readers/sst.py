@@ -39,7 +39,7 @@ class SstReader(DatasetReader):
     Words stay as published (`-LRB-`, `\\/`), so that trees and lines give the same texts but for
     the case: trees are cased.
 
-    Args:
+    Arguments:
         path: a folder with exactly one form; the beginning of its file names, where there are more
             (`sst/stsa.binary`); its train file; or a Hub id (`SetFit/sst2`, `SetFit/sst5`).
         granularity: `binary` joins the two negative and the two positive classes and drops the

@@ -80,7 +80,7 @@ def read_parquet(*files: Path) -> Table:
 def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Table]:
     """The splits of a data set on the Hugging Face Hub, by their own names.
 
-    Args:
+    Arguments:
         config_name: which of its configurations, as in `datasets.load_dataset`.
         instead: what to set to have local files read, for the error.
     """
@@ -104,7 +104,7 @@ def canonical_splits(
 ) -> dict[str, Table]:
     """train, dev and test of a data set, `validation` being dev.
 
-    Args:
+    Arguments:
         names: the data set's own names, where they are others; then only these splits are taken.
     """
     if names is None:

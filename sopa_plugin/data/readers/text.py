@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ class TextReader(DatasetReader):
     in alphabetical order, those of a stored `ClassLabel` in its order; the classes are those of
     the training set. Where there is no dev set, a tenth of the training set is split off.
 
-    Args:
+    Arguments:
         path: a folder with one data set whose files are told apart by `train`, `dev` or
             `validation`, and `test` in their names; one file; or a Hub id.
         train: the training file or folder, in place of `path`; likewise `dev` and `test`.
@@ -70,7 +71,7 @@ class TextReader(DatasetReader):
     ) -> None:
         super().__init__(path, **options)
         self.split_paths = {
-            split: value
+            split: os.path.expanduser(value)
             for split, value in (("train", train), ("dev", dev), ("test", test))
             if value is not None
         }

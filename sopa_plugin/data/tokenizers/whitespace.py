@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
@@ -17,6 +17,7 @@ from sopa_plugin.errors import UserError
 
 PADDING = "[PAD]"
 UNKNOWN = "[UNK]"
+Vocabulary = Literal["train", "train_dev", "vectors"]
 # ASCII blanks only: words of SST hold no-break spaces, which str.split would split on.
 BLANKS = r"[ \t\n\r\f\v]+"
 
@@ -28,7 +29,8 @@ class WhitespaceTokenizer(Tokenizer):
     Registered as `whitespace`. Blanks are space, tab, newline, carriage return, form feed and
     vertical tab. `[PAD]` has id 0 and `[UNK]` id 1; then come the words of the documents, most
     frequent first and in order of appearance where equally frequent; then the words that only
-    the vector file has, in its order. Documents may have any length.
+    the vector file has, in its order. Documents may have any length. (A text's own word `[PAD]` has
+    id 0, too: it counts as a token, with the vector of padding.)
 
     Arguments:
         lowercase: Lower-case all text. The saved tokenizer does it too, so new text at prediction
@@ -46,12 +48,16 @@ class WhitespaceTokenizer(Tokenizer):
     def __init__(
         self,
         lowercase: bool = False,
-        vocabulary: Literal["train", "train_dev", "vectors"] | None = None,
+        vocabulary: Vocabulary | None = None,
         max_pretrained_words: int = 50_000,
         min_count: int = 1,
     ) -> None:
         for key, message in self.check_params(
-            {"max_pretrained_words": max_pretrained_words, "min_count": min_count}
+            {
+                "vocabulary": vocabulary,
+                "max_pretrained_words": max_pretrained_words,
+                "min_count": min_count,
+            }
         ):
             raise ValueError(f"{key}: {message}")
         self.lowercase = lowercase
@@ -78,7 +84,11 @@ class WhitespaceTokenizer(Tokenizer):
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with the values of `max_pretrained_words` and `min_count`."""
+        """Problems with the values of `vocabulary`, `max_pretrained_words` and `min_count`."""
+        vocabulary = params.get("vocabulary")
+        if vocabulary not in (None, *get_args(Vocabulary)):
+            names = ", ".join(get_args(Vocabulary))
+            yield "vocabulary", f"expected one of {names}, found {vocabulary!r}"
         for key in ("max_pretrained_words", "min_count"):
             if params.get(key, 1) < 1:
                 yield key, f"expected at least 1, found {params[key]}"
@@ -135,7 +145,7 @@ def make_tokenizer(
         tokenizer_object=backend,
         pad_token=PADDING,
         unk_token=UNKNOWN,
-        # "[PAD]" written in a text is an ordinary word, not padding.
+        # "[PAD]" written in a text is not cut out of the word that it stands in.
         split_special_tokens=True,
         model_input_names=["input_ids", "attention_mask"],
     )

@@ -108,6 +108,43 @@ def test_one_file_for_everything(write: Write) -> None:
         TextReader(str(root / "reviews.csv")).read()
 
 
+def test_a_file_that_is_named_wins_over_another_of_its_split(write: Write) -> None:
+    others = {"dev.csv": CSV, "test.csv": CSV}
+    root = write(others | {"train.csv": CSV, "training.csv": CSV.replace("NA", "n/a")})
+    with pytest.raises(UserError, match=r"both train\.csv and training\.csv could be the train"):
+        TextReader(str(root)).read()
+    for name, text in (("train.csv", "NA"), ("training.csv", "n/a")):
+        loaded = read(TextReader(str(root / name)))
+        assert loaded["train"][1] == (text, "neg")
+        assert loaded["test"][1] == ("NA", "neg")
+    # of dev, neither is named
+    root = write(others | {"train.csv": CSV, "valid.csv": CSV}, folder="more")
+    with pytest.raises(UserError, match=r"both dev\.csv and valid\.csv could be the dev set"):
+        TextReader(str(root / "train.csv")).read()
+
+
+def test_what_is_unclear_elsewhere_in_the_folder_does_not_matter(write: Write) -> None:
+    mine = {f"mine.{split}.csv": CSV for split in ("train", "dev", "test")}
+    theirs = {f"theirs.{name}": CSV for name in ("train.csv", "train.tsv", "test.csv")}
+    root = write(mine | theirs | {"dev.csv": CSV, "val.csv": CSV})
+    for path in ("mine", "mine.train.csv"):
+        assert [len(rows) for rows in read(TextReader(str(root / path))).values()] == [2, 2, 2]
+    with pytest.raises(UserError, match=r"holds 2 data sets(?s:.*)/mine "):
+        TextReader(str(root)).read()
+    with pytest.raises(UserError, match=r"both theirs\.train\.csv and theirs\.train\.tsv could"):
+        TextReader(str(root / "theirs")).read()
+
+
+def test_a_tilde_is_the_home_folder(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write({f"{split}.csv": CSV for split in ("train", "dev", "test")})
+    monkeypatch.setenv("HOME", str(root))
+    expected = read(TextReader(str(root)))
+    assert read(TextReader("~")) == expected
+    paths = {split: f"~/{split}.csv" for split in ("train", "dev", "test")}
+    assert read(TextReader(**paths)) == expected
+    assert len(TextReader("~").read_file("~/dev.csv")) == 2
+
+
 def table(labels: list[str], feature: object = None) -> Dataset:
     features = Features({"text": Value("string"), "label": feature or Value("string")})
     return Dataset.from_dict(

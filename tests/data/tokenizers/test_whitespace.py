@@ -80,6 +80,10 @@ def test_special_tokens_written_in_a_text_are_ordinary_words(tmp_path: Path) -> 
     tokenizer.build(["a [PAD] b"], [], []).save_pretrained(tmp_path)
     built = AutoTokenizer.from_pretrained(tmp_path)
     assert built.tokenize("a [PAD] x[UNK]b") == ["a", "[pad]", "[UNK]"]
+    cased = WhitespaceTokenizer().build(["a [PAD] b"], [], [])
+    encoded = cased("a [PAD] x[PAD]b")
+    assert encoded["input_ids"] == [2, 0, 1]
+    assert encoded["attention_mask"] == [1, 1, 1]
 
 
 def test_saved_and_loaded_by_transformers(tmp_path: Path) -> None:
@@ -111,6 +115,8 @@ def test_config() -> None:
     ]
     with pytest.raises(ValueError, match="min_count"):
         WhitespaceTokenizer(min_count=0)
+    with pytest.raises(ValueError, match="expected one of train, train_dev, vectors, found 'dev'"):
+        WhitespaceTokenizer(vocabulary="dev")
 
 
 def test_sst_words_with_no_break_spaces_stay_whole() -> None:
