@@ -12,7 +12,7 @@ from sopa_plugin.heads.classifier_head import ClassifierHead
 
 @ClassifierHead.register("mlp")
 class MlpHead(ClassifierHead):
-    """Two linear layers with ReLU between (the paper's appendix "Implementation").
+    """Two linear layers with ReLU between (the paper's Appendix A, "Experimental Setup").
 
     Registered as `mlp`.
 
