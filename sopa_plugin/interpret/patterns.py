@@ -22,7 +22,8 @@ class PatternReading:
         name: the pattern's name, `5-3` for the third pattern of five states.
         num_states: states, START and END included.
         matches: the best matches, best first, each phrase once.
-        best, mean: the highest and the mean document score, among documents with a match.
+        best, mean: the highest and the mean document score, among documents with a match;
+            not finite where there are none.
         matched: share of documents with a match.
         fires: share of documents whose score lies nearer to `best` than to `mean`.
         effect: by label, the mean contribution over the documents in which the pattern fires;

@@ -103,7 +103,8 @@ def read_model(
         pattern_texts: documents over which patterns are read.
         metrics: what is measured on `texts`.
         k: phrases of each pattern.
-        examples: documents of each kind.
+        examples: documents wrong and unsure, at most so many of each, and as many right, shared
+            out over the labels, at least one of each.
         shown: contributions drawn of each document.
     """
     assert isinstance(explainer.subject, ModelSubject)

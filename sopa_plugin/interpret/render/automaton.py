@@ -11,6 +11,7 @@ from sopa_plugin.interpret.render.markup import (
     number,
     percent,
     shorten,
+    state_name,
     tag,
     text_width,
 )
@@ -32,9 +33,10 @@ WILDCARD_SHARE = 0.6
 
 
 LEGEND = (
-    "Words above an arc are those of the vocabulary that score highest on it, the best on top; "
-    "∗ stands first on an arc that passes any word, with the mean score of a word. Self-loops "
-    "stand above their states, epsilons dashed below, with their scores."
+    "Words above an arc are those that score highest on it, the best on top; ∗ stands first on an "
+    "arc that passes almost any word, with how much of a wildcard it is: where scores lie between "
+    "0 and 1, the mean score of a word, else how little scores differ from word to word. "
+    "Self-loops stand above their states, epsilons dashed below, with their scores."
 )
 
 
@@ -198,12 +200,12 @@ def _epsilon(left: float, right: float, level: float, score: float) -> list[str]
 
 
 def _state(x: float, y: float, state: int, last: int) -> list[str]:
+    name = state_name(state, last + 1)
     if 0 < state < last:
         return [
             tag("circle", cx=x, cy=y, r=RADIUS, class_="state"),
-            _text(x, y + 4, str(state), "strong"),
+            _text(x, y + 4, name, "strong"),
         ]
-    name = "START" if state == 0 else "END"
     box = tag(
         "rect",
         x=x - 26,

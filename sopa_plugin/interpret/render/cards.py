@@ -14,6 +14,7 @@ from sopa_plugin.interpret.render.markup import (
     shorten,
     side,
     signed,
+    state_name,
     tag,
     text_width,
 )
@@ -36,8 +37,7 @@ EFFECT = (
 def headings(matches: tuple[Match, ...], num_states: int) -> list[tuple[int, str]]:
     """The states that have a column in any of `matches`, with their names."""
     first = min((match.columns()[0].state for match in matches), default=1)
-    names = {0: "START", num_states - 1: "END"}
-    return [(state, names.get(state, str(state))) for state in range(first, num_states)]
+    return [(state, state_name(state, num_states)) for state in range(first, num_states)]
 
 
 def verdict(reading: PatternReading) -> tuple[str, str]:
@@ -171,7 +171,12 @@ def _card(reading: PatternReading) -> tuple[float, float, list[str]]:
         line, height = _line(match, dict(zip((s for s, _ in columns), x, strict=True)), widths, y)
         elements += line
         y += height
-    return max(x[-1] + widths[-1] + PAD if x else 0.0, after + 180), y + PAD, elements
+    right = [
+        after + text_width(words, SIZE),
+        PAD + 4 + text_width(note, SIZE - 2),
+        *(at + wide for at, wide in zip(x, widths, strict=True)),
+    ]
+    return max(right) + PAD, y + PAD, elements
 
 
 def _column_width(matches: tuple[Match, ...], state: int, name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sopa_plugin.interpret.render.markup import clean, number, shorten, tag, text_width
+from sopa_plugin.interpret.render.markup import clean, number, shorten, state_name, tag, text_width
 from sopa_plugin.interpret.render.page import picture
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ def activations_svg(activations: StateActivations, alone: bool = True) -> str:
     height = top + ROW * states + MARGIN + 4
     elements = [_text(MARGIN, MARGIN + 8, _heading(activations), "strong")]
     for state in range(states):
-        name = "START" if state == 0 else "END" if state == states - 1 else str(state)
         at = top + ROW * (state + 0.5) + 4
-        elements.append(_text(LEFT - 8, at, name, "muted", anchor="end"))
+        elements.append(_text(LEFT - 8, at, state_name(state, states), "muted", anchor="end"))
     if first > 0:
         elements.append(_text(LEFT - 6, top - 6, "…", "muted", anchor="end"))
     if last < len(activations.tokens):

@@ -137,11 +137,15 @@ def percent(share: float) -> str:
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"
 
 
+def state_name(state: int, num_states: int) -> str:
+    """What a state is called: START, END or its number."""
+    return "START" if state == 0 else "END" if state == num_states - 1 else str(state)
+
+
 def arc_cells(arc: ArcReading, num_states: int) -> tuple[str, str, str, str]:
     """An arc in words: where it leads, its bias, how much of a wildcard it is, its best words."""
-    names = {0: "START", num_states - 1: "END"}
     to = arc.state if arc.arc == "self_loop" else arc.state + 1
-    way = f"{names.get(arc.state, arc.state)} → {names.get(to, to)}"
+    way = f"{state_name(arc.state, num_states)} → {state_name(to, num_states)}"
     if arc.arc == "epsilon":
         return way, f"ε {number(arc.bias)}", "", ""
     words = ", ".join(f"{word} {number(score)}" for word, score in arc.words)

@@ -48,7 +48,7 @@ def report_html(report: ModelReport) -> str:
 
 def _tiles(report: ModelReport) -> str:
     figures = [
-        ("accuracy", percent(report.metrics["accuracy"])),
+        ("accuracy", f"{100 * report.metrics['accuracy']:.1f} %"),
         ("macro F1", f"{report.metrics['macro_f1']:.3f}"),
         ("loss", f"{report.metrics['loss']:.3f}"),
         ("documents", f"{int(report.metrics['examples']):,}"),

@@ -66,13 +66,13 @@ def lay_spans(explanation: DocumentExplanation) -> list[Span]:
     return spans
 
 
-def document_html(explanation: DocumentExplanation, heading: str = "h1") -> str:
+def document_html(explanation: DocumentExplanation) -> str:
     """The text with its spans, and the table of contributions beside it."""
     text = tag("div", verdict_html(explanation), spans_html(explanation))
     table = tag("div", contributions_html(explanation), class_="scroll")
     legend = LEGEND.format(target=explanation.target, replacement=REPLACED[explanation.replacement])
     return (
-        tag(heading, clean(f"Prediction: {explanation.predicted}"))
+        tag("h1", clean(f"Prediction: {explanation.predicted}"))
         + tag("div", text, table, class_="reading")
         + tag("p", clean(legend), class_="muted small")
     )

@@ -31,6 +31,7 @@ MARGIN = 18.0
 ROOM = WIDTH - 2 * MARGIN
 TEXT = 22.0
 STRIPE = 8.0
+LEGEND = 11.0
 
 
 class Word(NamedTuple):
@@ -64,8 +65,10 @@ def document_svg(explanation: DocumentExplanation) -> str:
         f"▲ speaks for {explanation.target} · ▼ dashed: against · numbers rank contributions, "
         f"each against the same document {REPLACED[explanation.replacement]}"
     )
-    elements.append(tag("text", clean(legend), x=MARGIN, y=y, font_size=11, class_="muted"))
-    return picture(WIDTH, y + MARGIN, "A document and its matched spans", *elements)
+    for part in _broken(legend, LEGEND):
+        elements.append(tag("text", clean(part), x=MARGIN, y=y, font_size=LEGEND, class_="muted"))
+        y += 1.4 * LEGEND
+    return picture(WIDTH, y, "A document and its matched spans", *elements)
 
 
 def _heading(explanation: DocumentExplanation) -> str:
@@ -74,6 +77,18 @@ def _heading(explanation: DocumentExplanation) -> str:
     if explanation.gold is not None:
         words += f" (labelled {explanation.gold})"
     return tag("text", clean(words), x=MARGIN, y=MARGIN + 12, font_size=SIZE, class_="strong")
+
+
+def _broken(text: str, size: float) -> list[str]:
+    """Running text in lines that fit."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > ROOM:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def _word(position: int, blank: bool, text: str, spans: Sequence[Span]) -> Word:

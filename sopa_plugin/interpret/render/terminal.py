@@ -16,6 +16,7 @@ from sopa_plugin.interpret.render.markup import (
     pieces,
     side,
     signed,
+    state_name,
 )
 from sopa_plugin.interpret.render.spans import Span, key_of, lay_spans
 
@@ -56,9 +57,9 @@ def patterns_text(reading: PatternsReading, color: bool) -> str:
     head = f"{len(reading)} patterns read over {reading.documents:,} documents"
     if any(pattern.effect for pattern in reading):
         head += f"; effects against the same document {REPLACED[reading.replacement]}"
-    parts = [head, f"word ↻word{'':4}consumed by a self-loop      [ε]  epsilon, no word consumed"]
-    parts += [pattern_text(pattern, paint) for pattern in reading]
-    return "\n\n".join(["\n".join(parts[:2]), *parts[2:]])
+    legend = "word ↻word    consumed by a self-loop      [ε]  epsilon, no word consumed"
+    patterns = [pattern_text(pattern, paint) for pattern in reading]
+    return "\n\n".join([f"{head}\n{legend}", *patterns])
 
 
 def automata_text(reading: PatternsReading, color: bool) -> str:
@@ -79,7 +80,7 @@ def automata_text(reading: PatternsReading, color: bool) -> str:
 
 
 def pattern_text(reading: PatternReading, paint: Paint) -> str:
-    """One pattern: a line of facts, a line a phrase, a line an arc."""
+    """One pattern: a line of facts, a line a phrase."""
     side = "for" if reading.direction > 0 else "against"
     effect = ""
     if reading.label is not None:
@@ -166,13 +167,18 @@ def _underlined(explanation: DocumentExplanation, paint: Paint) -> str:
         for lane in sorted({span.lane for span in inside}):
             below = [span for span in inside if span.lane == lane]
             ends = {i: at + columns(words[i][1]) for i, at in line.items()}
-            parts.append(_lane(line, ends, below, paint))
+            parts += _lane(line, ends, below, paint)
     return "\n".join(parts)
 
 
-def _lane(starts: dict[int, int], ends: dict[int, int], spans: list[Span], paint: Paint) -> str:
-    """One line of spans below one line of words, given where the words start and end."""
-    drawn, reached = "", 0
+def _lane(
+    starts: dict[int, int], ends: dict[int, int], spans: list[Span], paint: Paint
+) -> list[str]:
+    """A line of spans below one line of words, given where the words start and end.
+
+    Where a key is wider than its words, the next span stands on a further line.
+    """
+    lines, reached = [""], [0]
     for (start, end, _), same in groupby(
         sorted(spans), key=lambda s: (s.start, s.end, s.effect > 0)
     ):
@@ -182,9 +188,13 @@ def _lane(starts: dict[int, int], ends: dict[int, int], spans: list[Span], paint
         key = "".join(key_of(span) for span in keys) if start == first else ""
         stroke = "━" if keys[0].effect > 0 else "╍"
         bar = (key + stroke * width)[: max(width, len(key))]
-        drawn += " " * (starts[first] - reached) + paint(bar, side(keys[0].effect))
-        reached = max(starts[first], reached) + len(bar)
-    return drawn
+        free = (number for number, column in enumerate(reached) if column <= starts[first])
+        line = next(free, len(lines))
+        if line == len(lines):
+            lines, reached = [*lines, ""], [*reached, 0]
+        lines[line] += " " * (starts[first] - reached[line]) + paint(bar, side(keys[0].effect))
+        reached[line] = starts[first] + len(bar)
+    return lines
 
 
 def columns(text: str) -> int:
@@ -210,18 +220,19 @@ def activations_text(activations: StateActivations, color: bool) -> str:
     paint = Paint(color)
     values = [value for row in activations.values for value in row if math.isfinite(value)]
     low, high = min([0.0, *values]), max([1e-9, *values])
-    on_path = set()
-    if activations.match:
-        on_path = {(step.position, step.reaches) for step in activations.match.steps}
+    match, on_path = activations.match, set()
+    if match:
+        position = match.start - 1
+        for step in match.steps:
+            # An epsilon is taken where the token before it was read.
+            position = position if step.position is None else step.position
+            on_path.add((position, step.reaches))
     tokens = [visible(token) for token in activations.tokens]
     widths = [max(3, columns(token)) for token in tokens]
     pairs = zip(tokens, widths, strict=True)
     lines = [paint(f"Pattern {activations.pattern}", "strong")]
     lines.append(" " * 7 + " ".join(padded(token, width) for token, width in pairs))
     for state in range(activations.num_states):
-        name = (
-            "START" if state == 0 else "END" if state == activations.num_states - 1 else str(state)
-        )
         cells = []
         for position, (row, width) in enumerate(zip(activations.values, widths, strict=True)):
             value = row[state]
@@ -229,7 +240,7 @@ def activations_text(activations: StateActivations, color: bool) -> str:
             block = _BLOCKS[min(4, math.ceil(4 * full - 0.05))]
             cell = f"[{block}]" if (position, state) in on_path else f" {block} "
             cells.append(cell.ljust(width))
-        lines.append(f"{name:>5}  " + " ".join(cells).rstrip())
+        lines.append(f"{state_name(state, activations.num_states):>5}  " + " ".join(cells).rstrip())
     return "\n".join(lines)
 
 

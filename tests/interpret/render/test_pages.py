@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
+from sopa_plugin.interpret import (
+    Contribution,
+    DocumentExplanation,
+    DocumentExplanations,
+    Explainer,
+    Explanation,
+    Match,
+    StateActivations,
+    Step,
+)
+from sopa_plugin.interpret.render.markup import text_width
 from sopa_plugin.interpret.report import Faithfulness, ModelReport
 
 HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "\x00", "\ud800", "😀"]
@@ -190,6 +200,78 @@ def test_words_of_a_picture_do_not_overlap(make_explainer: Callable[..., Explain
         for (left, width), (following, _) in zip(sorted(places), sorted(places)[1:], strict=False):
             assert left + width < following
         assert max(left + width for left, width in places) <= float(root.attrib["width"])
+
+
+LABEL = "more recommendable than anything else that was seen this year"
+
+
+@pytest.mark.parametrize("kind", ["document", "patterns"])
+def test_the_text_of_a_picture_is_not_cut_off(
+    kind: str, make_explainer: Callable[..., Explainer]
+) -> None:
+    """Whole lines of text: legends, facts, and labels of any length."""
+    plain = make_explainer(self_loops="none", epsilons=False).subject
+    labels = [f"{LABEL} {n}" for n in range(3)]
+    explainer = Explainer.from_encoder(plain.encoder, plain._vectors, plain._head, labels)
+    words = ["good", "film"]
+    made = {"document": explainer.document(words), "patterns": explainer.patterns([words], k=1)}
+    root = ElementTree.fromstring(made[kind].to_svg())
+    edges = []
+    for group in [root, *root.iterfind("{*}g")]:
+        frame = root if group is root else group.find("{*}rect")
+        for text in group.iterfind("{*}text"):
+            size = float(text.attrib["font-size"])
+            width = text_width(text.text or "", size)
+            if text.attrib.get("text-anchor") is None:
+                edges.append(float(text.attrib["x"]) + width <= float(frame.attrib["width"]))
+    assert len(edges) > 4
+    assert all(edges)
+
+
+def test_the_lines_of_a_terminal_stand_below_their_words() -> None:
+    """Keys wider than their words take further lines instead of pushing the next ones on."""
+    effects = {"5-1": 0.5, "5-2": 0.4, "5-3": 0.3, "5-4": -0.2}
+    places = {"5-1": 0, "5-2": 0, "5-3": 1, "5-4": 3}
+    contributions = tuple(
+        Contribution(
+            name,
+            0.5,
+            Match(name, 2, 0.5, 0, at, at + 1, (Step("main_path", 0, 0.5, at, "a"),)),
+            {"no": -effects[name], "yes": effects[name]},
+        )
+        for name, at in places.items()
+    )
+    explanation = DocumentExplanation(
+        ("a", "b", "c", "film"),
+        {"no": 0.1, "yes": 0.9},
+        "yes",
+        None,
+        contributions,
+        9,
+        "zero",
+        0,
+        0,
+    )
+    lines = explanation.to_text().splitlines()
+    start = lines.index("a b c film")
+    assert lines[start + 1 : start + 4] == ["▲1▲2  ▼4╍╍", "  ▲3", ""]
+
+
+def test_the_best_path_of_a_terminal_has_its_epsilons() -> None:
+    steps = (
+        Step("epsilon", 0, 0.5),
+        Step("main_path", 1, 0.5, 1, "b"),
+        Step("epsilon", 2, 0.5),
+    )
+    match = Match("4-1", 4, 0.125, 0, 1, 2, steps)
+    values = ((0.1,) * 4, (1.0,) * 4)
+    rows = StateActivations("4-1", ("a", "b"), values, match).to_text().splitlines()[2:]
+    assert rows == [
+        "START   ░   █",
+        "    1  [░]  █",
+        "    2   ░  [█]",
+        "  END   ░  [█]",
+    ]
 
 
 def test_two_thousand_words(make_explainer: Callable[..., Explainer]) -> None:
