@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sopa_plugin.data.batches import Documents
+from sopa_plugin.data.batches import Documents, Integers
 
-Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 CANDIDATES_AT_ONCE = 2**22  # bounds the memory of one step to a few hundred megabytes

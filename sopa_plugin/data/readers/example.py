@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sopa_plugin.data.characters import check_encodable
 
 # Only these separate words: SST has words with a no-break space inside.
-BLANKS = " \t\n\r\f\v"
-_WORD = re.compile(rf"[^{BLANKS}]+")
+BLANK_CHARACTERS = " \t\n\r\f\v"
+_WORD = re.compile(rf"[^{BLANK_CHARACTERS}]+")
 
 
 class Example(NamedTuple):
@@ -32,7 +32,7 @@ def clean_text(example: Example, lowercase: bool, max_tokens: int | None) -> Exa
 
     Words are separated by ASCII blanks; those between the words that stay are left as they are.
     """
-    text = example.text.strip(BLANKS)
+    text = example.text.strip(BLANK_CHARACTERS)
     if not text.isascii():
         check_encodable(text, example.where)
     if lowercase:

@@ -15,7 +15,7 @@ from sopa_plugin.data.readers.example import Example
 from sopa_plugin.data.readers.split_files import SPLITS
 from sopa_plugin.errors import UserError
 
-_INTEGER = re.compile(r"[+-]?\d+")
+INTEGER = re.compile(r"[+-]?\d+")
 logger = logging.getLogger(__name__)
 
 
@@ -81,7 +81,7 @@ def count_of(size: float | int, total: int) -> int:
 def class_names(labels: Sequence[str]) -> list[str]:
     """The distinct labels, integers in numeric order, else in alphabetical order."""
     names = set(labels)
-    if all(_INTEGER.fullmatch(name) for name in names):
+    if all(INTEGER.fullmatch(name) for name in names):
         return sorted(names, key=int)
     return sorted(names)
 

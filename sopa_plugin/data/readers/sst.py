@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Splits
-from sopa_plugin.data.readers.example import BLANKS, Example
+from sopa_plugin.data.readers.example import BLANK_CHARACTERS, Example
 from sopa_plugin.data.readers.files import read_lines
 from sopa_plugin.data.readers.tables import Table
 from sopa_plugin.errors import UserError
@@ -22,7 +22,7 @@ _POLARITY = {
     "positive": "positive",
     "very positive": "positive",
 }
-_TREE_TOKEN = re.compile(rf"[()]|[^(){BLANKS}]+")
+_TREE_TOKEN = re.compile(rf"[()]|[^(){BLANK_CHARACTERS}]+")
 _FORMS = (
     "train, dev and test files (as stsa.binary.train, or train.txt) of bracketed trees "
     "'(3 (2 It) (4 …' or of lines 'LABEL TEXT'"
@@ -71,7 +71,7 @@ class SstReader(DatasetReader):
             yield from _table_examples(source)
             return
         for number, line in read_lines(source, self.encoding):
-            stripped = line.strip(BLANKS)
+            stripped = line.strip(BLANK_CHARACTERS)
             if stripped.startswith("("):
                 yield parse_tree(stripped, str(source), number)
             elif stripped:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from sopa_plugin.data.readers.dataset_reader import DatasetReader
 from sopa_plugin.data.readers.example import Example
 from sopa_plugin.data.readers.files import column, read_json_lines, read_table, read_text
 from sopa_plugin.data.readers.split_files import SPLITS, forms_at, split_of
+from sopa_plugin.data.readers.splits import INTEGER
 from sopa_plugin.data.readers.tables import Table, canonical_splits
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import LocalPath
@@ -24,7 +24,6 @@ _EXPECTED = (
     "train, dev and test as .csv, .tsv or .jsonl files (also .gz), parquet files, a folder for "
     "every label with one .txt file a text, or a Hub id"
 )
-_INTEGER = re.compile(r"[+-]?\d+")
 _UNLABELLED = "unsup"  # the Large Movie Review set keeps its unlabelled reviews in this folder
 
 
@@ -206,7 +205,7 @@ def _label_name(value: Any, where: str) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     name = str(value).strip() if isinstance(value, str | int) else ""
-    if _INTEGER.fullmatch(name):
+    if INTEGER.fullmatch(name):
         name = str(int(name))
     if not name:
         raise UserError(f"{where}: expected a label (a word or an integer), found {value!r}.")

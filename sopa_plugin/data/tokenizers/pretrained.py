@@ -9,6 +9,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from sopa_plugin.data.tokenizers.tokenizer import Tokenizer
 from sopa_plugin.errors import UserError
+from sopa_plugin.hub import HUB_HELP
 from sopa_plugin.registry import LocalPath
 
 
@@ -39,9 +40,8 @@ class PretrainedTokenizer(Tokenizer):
         except (OSError, ValueError, ImportError) as error:
             raise UserError(
                 f"tokenizer.model: no tokenizer from '{self.model}'. Expected a folder "
-                "with the files of a tokenizer (tokenizer.json), or a model on the Hugging Face "
-                "Hub, which must be in reach (HF_HUB_OFFLINE unset, HF_TOKEN set for private ones, "
-                f"HF_ENDPOINT for a mirror) or in the cache (HF_HOME). Found: {error}"
+                f"with the files of a tokenizer (tokenizer.json), or a Hub id. {HUB_HELP}. "
+                f"Found: {error}"
             ) from error
         # the embedder takes documents of any length: no warning, and nothing cut off
         tokenizer.model_max_length = VERY_LARGE_INTEGER
