@@ -24,6 +24,7 @@ TITLES = {
     "Encoder, forward and backward",
     "Kernel, forward",
     "Prediction from raw text",
+    "Reading what patterns match",
     "Epoch",
     "Memory of a training step",
     *(f"Growth with {name}" for name in ("patterns", "states", "tokens", "documents", "threads")),
@@ -60,7 +61,15 @@ def test_a_small_run_fills_every_table(tmp_path: Path) -> None:
             for value in row.values():
                 if isinstance(value, dict) and "median" in value:
                     assert 0 < value["low"] <= value["median"] <= value["high"], (title, row)
-    for name in ("Training step", "kernel", "raw text", "epoch", "bytes", "4,000 tokens"):
+    for name in (
+        "Training step",
+        "kernel",
+        "raw text",
+        "epoch",
+        "phrases",
+        "tensor",
+        "4,000 tokens",
+    ):
         if name == "raw text" and find_spec("fasttext") is None:
             continue
         assert any(name in target["what"] for target in report["targets"]), name
@@ -80,6 +89,21 @@ def test_a_section_alone_as_text(
     assert "Training" not in printed
     assert "generated sentences of SST's shape (20)" in printed
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_gpu_its_section_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import torch
+
+    monkeypatch.delenv("SOPA_SST", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    # no picture is asked for: section growth is not
+    report = run_benchmarks(["gpu"], sentences=10, plot=tmp_path / "x.foo")
+    assert report.tables == []
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "gpu: no CUDA device: skipped"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ from sopa_plugin.wfsa.reference import Recurrence
 
 FILTERS, WINDOW = 100, 5
 HIDDEN = 100
+REFERENCE, CONVOLUTION, BILSTM = "reference loop", "Conv1d + max-pool", f"BiLSTM({HIDDEN})"
+"""What tables call them."""
+
 LEARNING_RATE = 0.005
 
 

@@ -12,7 +12,13 @@ import numpy as np
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from sopa_plugin.benchmarks.bench import OURS, Bench
-from sopa_plugin.benchmarks.contenders import LEARNING_RATE, Convolution, Trained, word_vectors
+from sopa_plugin.benchmarks.contenders import (
+    CONVOLUTION,
+    LEARNING_RATE,
+    Convolution,
+    Trained,
+    word_vectors,
+)
 from sopa_plugin.benchmarks.report import Ratio, Seconds, Table, Target
 from sopa_plugin.benchmarks.workload import LABELS, Workload
 from sopa_plugin.registry import Lazy
@@ -57,7 +63,7 @@ def epoch(bench: Bench) -> None:
     in_steps = Ratio.of(np.array(epochs[1:]) / np.array(steps[1:]))
     rows = [
         {"what": f"epoch of {OURS}", "time": Seconds.of(epochs[1:]), "in Conv1d steps": in_steps},
-        {"what": "training step of Conv1d + max-pool", "time": Seconds.of(steps[1:])},
+        {"what": f"training step of {CONVOLUTION}", "time": Seconds.of(steps[1:])},
     ]
     note = (
         "By the library's trainer: packing, forward, backward, Adam, evaluation on dev, metrics, "

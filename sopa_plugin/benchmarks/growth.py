@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from sopa_plugin.benchmarks.bench import Bench
 from sopa_plugin.benchmarks.plot import plot_growth
 from sopa_plugin.benchmarks.report import Ratio, Seconds, Table, Target
-from sopa_plugin.benchmarks.timing import Work, interleave
+from sopa_plugin.benchmarks.timing import Work, interleave, use_threads
 from sopa_plugin.wfsa import Layout, document_scores
 
 Times = Sequence[NDArray[np.float64]]
@@ -59,7 +58,7 @@ class Problem:
         ones = torch.ones(self.documents, self.patterns)
 
         def work() -> None:
-            with _threads(self.threads):
+            with use_threads(self.threads):
                 for _ in range(self.repeats):
                     best = document_scores(layout, "max_product", scores, index, offsets, epsilon)
                     torch.autograd.grad(best, (scores, epsilon), ones)
@@ -115,13 +114,3 @@ def _table(name: str, first: Problem, sizes: Sequence[int], times: Times) -> Tab
     fixed = {key: each for key, each in asdict(first).items() if key != name and each is not None}
     described = ", ".join(f"{each:,} {key}" for key, each in fixed.items())
     return Table(f"Growth with {name}", rows, f"The recurrence, forward and backward; {described}.")
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -13,13 +13,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sopa_plugin.benchmarks.bench import OURS, Bench
 from sopa_plugin.benchmarks.contenders import (
+    BILSTM,
+    CONVOLUTION,
+    REFERENCE,
     Bilstm,
     Convolution,
     ReferenceLoop,
     Trained,
     word_vectors,
 )
-from sopa_plugin.benchmarks.report import Ratio, Size, Table, Target
+from sopa_plugin.benchmarks.report import Size, Table, Target
+from sopa_plugin.benchmarks.timing import Spread
 from sopa_plugin.data.batches import Documents, Integers
 from sopa_plugin.encoders import SopaEncoder
 
@@ -31,9 +35,9 @@ def memory(bench: Bench) -> None:
     vectors = word_vectors(model)
     trained = {
         OURS: Trained(model, documents),
-        "reference loop": Trained(ReferenceLoop(bench.workload.classifier()), documents),
-        "Conv1d + max-pool": Trained(Convolution(vectors), documents),
-        "BiLSTM(100)": Trained(Bilstm(vectors), documents),
+        REFERENCE: Trained(ReferenceLoop(bench.workload.classifier()), documents),
+        CONVOLUTION: Trained(Convolution(vectors), documents),
+        BILSTM: Trained(Bilstm(vectors), documents),
     }
     rows = []
     for name, each in trained.items():
@@ -47,9 +51,9 @@ def memory(bench: Bench) -> None:
     )
     bench.report.tables.append(Table("Memory of a training step", rows, note))
     growth = bytes_per_token_and_state(bench)
-    found = Ratio(growth, growth, growth)
-    what = "bytes of a tensor for each token and state"
-    bench.report.targets.append(Target(what, found, 1, at_most=True))
+    found = Spread(growth, growth, growth)
+    what = "what a tensor takes for each token and state"
+    bench.report.targets.append(Target(what, found, 1, at_most=True, unit="bytes"))
 
 
 def bytes_per_token_and_state(bench: Bench) -> float:

@@ -26,7 +26,7 @@ class Ratio(Spread):
     """How many times one thing is another, taken round by round."""
 
     def __str__(self) -> str:
-        return f"{self.median:.3g} × ({self.low:.3g}–{self.high:.3g})"
+        return _spread(self, "×")
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Target:
-    """A ratio that is wanted: at least `bound`, or at most, and better still `aim`."""
+    """What is wanted: at least `bound` of `unit`, or at most, and better still `aim`."""
 
     what: str
-    found: Ratio
+    found: Spread
     bound: float
     aim: float | None = None
     at_most: bool = False
+    unit: str = "×"
 
     @property
     def reached(self) -> bool:
@@ -75,13 +76,13 @@ class Target:
 
     def row(self) -> dict[str, Any]:
         """The row of a table of targets."""
-        wanted = f"{'at most' if self.at_most else 'at least'} {self.bound:g} ×"
+        wanted = f"{'at most' if self.at_most else 'at least'} {self.bound:g} {self.unit}"
         if self.aim is not None:
-            wanted += f", aim {self.aim:g} ×"
+            wanted += f", aim {self.aim:g} {self.unit}"
         return {
             "what": self.what,
             "target": wanted,
-            "found": self.found,
+            "found": _spread(self.found, self.unit),
             "reached": "yes" if self.reached else "no",
         }
 
@@ -110,6 +111,10 @@ class Report:
             ],
             "targets": [{**asdict(target), "reached": target.reached} for target in self.targets],
         }
+
+
+def _spread(found: Spread, unit: str) -> str:
+    return f"{found.median:.3g} {unit} ({found.low:.3g}–{found.high:.3g})"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,10 +18,11 @@ from sopa_plugin.benchmarks.epoch import epoch
 from sopa_plugin.benchmarks.growth import growth
 from sopa_plugin.benchmarks.kernel import kernel
 from sopa_plugin.benchmarks.memory import memory
+from sopa_plugin.benchmarks.plot import check_picture
 from sopa_plugin.benchmarks.prediction import prediction
 from sopa_plugin.benchmarks.reading import reading
 from sopa_plugin.benchmarks.report import Report
-from sopa_plugin.benchmarks.timing import CLOCKS
+from sopa_plugin.benchmarks.timing import CLOCKS, use_threads
 from sopa_plugin.benchmarks.training import training_steps, training_steps_on_gpu
 from sopa_plugin.benchmarks.workload import TRAIN, make_workload
 
@@ -60,17 +60,21 @@ def run_benchmarks(
         threads: how many threads torch and the kernel may use.
         clock: `wall`, or `cpu` for the time of all threads of this process, which is steadier on
             a machine that others use, too.
-        plot: where to save the picture of how costs grow.
+        plot: where to save the picture of how costs grow, if section `growth` is measured.
+
+    Raises:
+        UserError: the picture could not be saved there; nothing has been measured then.
     """
-    if plot is not None and find_spec("matplotlib") is None:
+    picture = Path(plot) if plot is not None and "growth" in sections else None
+    if picture is not None and find_spec("matplotlib") is None:
         logger.warning("no picture: it needs matplotlib (pip install 'sopa_plugin[experiments]')")
-        plot = None
+        picture = None
+    if picture is not None:
+        check_picture(picture)
     workload = make_workload(sentences)
     report = Report(f"{describe_machine(threads)} Text: {workload.what}.")
-    bench = Bench(
-        workload, rounds, batches, CLOCKS[clock], None if plot is None else Path(plot), report
-    )
-    with _threads(threads):
+    bench = Bench(workload, rounds, batches, CLOCKS[clock], picture, report)
+    with use_threads(threads):
         for name in sections:
             logger.info("measuring: %s", name)
             torch.manual_seed(1)
@@ -93,13 +97,3 @@ def _processor() -> str:
     lines = info.read_text().splitlines() if info.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 Work = Callable[[], object]
@@ -54,3 +56,14 @@ def interleave(
     finally:
         gc.enable()
     return seconds
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Lets torch and the kernel use so many threads meanwhile; None leaves it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

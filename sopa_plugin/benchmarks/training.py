@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 import torch
 
 from sopa_plugin.benchmarks.bench import OURS, Bench, Wanted
 from sopa_plugin.benchmarks.contenders import (
+    BILSTM,
+    CONVOLUTION,
+    REFERENCE,
     Average,
     Bilstm,
     Contender,
@@ -20,7 +24,7 @@ from sopa_plugin.benchmarks.timing import Work
 from sopa_plugin.data.batches import Integers
 from sopa_plugin.models import TextClassifier
 
-REFERENCE, CONVOLUTION, BILSTM = "reference loop", "Conv1d + max-pool", "BiLSTM(100)"
+logger = logging.getLogger(__name__)
 
 NOTE = (
     "Everything that a step takes: packing or padding the batch, forward, backward, Adam. The "
@@ -41,9 +45,11 @@ def training_steps(bench: Bench) -> None:
 
 def training_steps_on_gpu(bench: Bench) -> None:
     """The same on a GPU, where there is one."""
-    if torch.cuda.is_available():
-        title = f"Training step on {torch.cuda.get_device_name()}"
-        _compare(bench, title, "cuda", True, {REFERENCE: (30, None), BILSTM: (5, None)})
+    if not torch.cuda.is_available():
+        logger.warning("gpu: no CUDA device: skipped")
+        return
+    title = f"Training step on {torch.cuda.get_device_name()}"
+    _compare(bench, title, "cuda", True, {REFERENCE: (30, None), BILSTM: (5, None)})
 
 
 def _compare(

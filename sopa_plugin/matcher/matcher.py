@@ -35,7 +35,7 @@ class Settings:
 
 
 class Matcher(nn.Module):
-    """Classifies text by looking up the arc scores of its words (design, section 3).
+    """Classifies text by looking up the arc scores of its words.
 
     Where a word's vector does not depend on the words around it, a trained model gives each word of
     its vocabulary fixed arc scores: `table [V, R]`. Splitting the text, the recurrence and the head

@@ -48,7 +48,7 @@ def test_every_contender_learns(kind: type[Contender], workload: Workload) -> No
     (numbers,) = workload.batches(1)
     before = vectors.clone()
     first = trained.loss(trained.batch(numbers)).item()
-    for _ in range(60):
+    for _ in range(20):
         trained.step(numbers)
     assert trained.loss(trained.batch(numbers)).item() < first - 0.05
     assert torch.equal(vectors, before)

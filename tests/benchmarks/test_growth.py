@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sopa_plugin.benchmarks import SECTIONS, run_benchmarks
 from sopa_plugin.benchmarks.growth import Problem
 from sopa_plugin.benchmarks.plot import plot_growth
 from sopa_plugin.benchmarks.timing import interleave
+from sopa_plugin.errors import UserError
 
 
 def ratio(problems: Sequence[Problem]) -> float:
@@ -33,6 +35,27 @@ def test_nor_in_documents_or_patterns(name: str) -> None:
 def test_small_problems_are_repeated() -> None:
     assert Problem(documents=10).repeats > Problem(documents=100).repeats > 1
     assert Problem(documents=32, tokens=4000).repeats == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x.foo", r"x\.foo: expected a picture's name, with one of the endings .*png, .*svg"),
+        ("x", "expected a picture's name"),
+        (".", "expected a picture's name"),
+        ("folder.png", r"folder\.png: is a folder"),
+        ("file/x.png", "cannot be written"),
+    ],
+)
+def test_a_picture_that_cannot_be_saved_is_refused_before_measuring(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.setitem(SECTIONS, "growth", lambda bench: pytest.fail("measured"))
+    with pytest.raises(UserError, match=message):
+        run_benchmarks(["growth"], sentences=10, plot=tmp_path / name)
 
 
 def test_a_picture(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sopa_plugin.benchmarks.report import Ratio, Report, Seconds, Size, Table, Target
+from sopa_plugin.benchmarks.timing import Spread
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,14 @@ def test_a_target_is_reached_by_the_median(found: float, at_most: bool, reached:
     assert target.reached == reached
     row = target.row()
     assert row["target"] == f"at {'most' if at_most else 'least'} 3 ×, aim 5 ×"
+    assert row["found"] == f"{found:g} × (1–9)"
     assert row["reached"] == ("yes" if reached else "no")
+
+
+def test_a_target_may_be_something_else_than_a_ratio() -> None:
+    row = Target("x", Spread(1, 1, 1), 2, at_most=True, unit="bytes").row()
+    assert row["target"] == "at most 2 bytes"
+    assert row["found"] == "1 bytes (1–1)"
 
 
 def test_json_holds_plain_numbers() -> None:
