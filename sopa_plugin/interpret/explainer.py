@@ -115,9 +115,8 @@ class Explainer:
         self.subject.prepare()
         for chunk in _chunks(documents):
             encoded = self.subject.read(chunk)
-            scores.add(
-                scores_of_documents(self.subject, encoded, arc_scores(self.subject, encoded))
-            )
+            arcs = arc_scores(self.subject, encoded)
+            scores.add(scores_of_documents(self.subject, encoded, arcs))
         self.means = scores.document_vector_means()
 
     def patterns(self, documents: Iterable[Any], k: int = 10, words: int = 10) -> PatternsReading:
@@ -239,8 +238,7 @@ class Explainer:
             UserError: There is no such pattern.
         """
         number = self.subject.number(pattern)
-        encoded = self.subject.read([document])
-        arcs = arc_scores(self.subject, encoded)
+        arcs = arc_scores(self.subject, self.subject.read([document]))
         width = arcs.width
         words = (BEFORE,) * width + self.subject.words([document])[0] + (AFTER,) * width
         layout, algebra = arcs.layout, arcs.algebra
