@@ -66,7 +66,7 @@ class LinearModel(Model):
 
     def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`."""
-        if not texts:
+        if len(texts) == 0:
             return np.zeros((0, len(self.labels)))
         scores = np.asarray(self.features(texts) @ self.coefficients.T) + self.intercepts
         if scores.shape[1] == 1 and len(self.labels) == 2:
