@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/study.log",
+        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/study.log; DIR "
+        "is to be shared all the same",
     )
     parser.add_argument(
         "--workers",
@@ -77,7 +79,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     best = run_search(search, folder, args.storage, args.workers, args.include_package)
     print((folder / "trials.md").read_text(encoding="utf-8"))
     print(f"best: trial {best.number}, dev {search.metric[1:]} {best.value:.4f}")
-    print(f"train it: python -m sopa_plugin.train {folder / 'best.json'} -s runs/{name}-best")
+    packages = [f"--include-package={each}" for each in args.include_package]
+    command = [str(folder / "best.json"), "-s", f"runs/{name}-best", *packages]
+    print(f"train it: python -m sopa_plugin.train {shlex.join(command)}")
 
 
 def read_search(

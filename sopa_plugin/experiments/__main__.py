@@ -11,6 +11,7 @@ from sopa_plugin.command_line import add_include_package, add_override, run_comm
 from sopa_plugin.errors import UserError
 from sopa_plugin.experiments import Description, Runner, write_report
 from sopa_plugin.experiments.workers import default_workers
+from sopa_plugin.extras import require
 from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
 
 BUDGET = "SOPA_BUDGET"
@@ -61,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.validate:
         print(f"{args.description}: no problems found")
         return
+    if len(description.sizes) > 1:
+        require("matplotlib.figure", "the curves of several sizes")  # not only when a cell is done
     folder = Path(args.serialization_dir)
     report = folder / Path(args.description).stem
     runner = Runner(description, folder, args.include_package)

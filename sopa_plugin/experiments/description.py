@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sopa_plugin.experiments.parameters import Parameter
-from sopa_plugin.experiments.space import space_problems
+from sopa_plugin.experiments.space import space_problems, trial_problems
 from sopa_plugin.registry import build, check
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.experiment import MAX_SEED
@@ -44,6 +44,8 @@ class Tuning:
         """Problems with values that type hints cannot tell."""
         if params["num_trials"] < 0:
             yield "num_trials", f"expected at least 0, found {params['num_trials']}"
+        if params["seed"] < 0:
+            yield "seed", f"expected at least 0, found {params['seed']}"
         for key in _LIMITS:
             value = params[key]
             if isinstance(value, Mapping) and ALL not in value:
@@ -188,8 +190,9 @@ class Description:
                 if params[key].count(each) > 1:
                     yield key, f"{size_name(each)} is there twice; expected different ones"
         data_names = [entry["name"] for entry in params["data"]]
-        yield from _limit_problems(params["tuning"] or {}, data_names)
-        yield from dict.fromkeys(_config_problems(params["data"], params["models"]))
+        tuning = {**vars(Tuning()), **(params["tuning"] or {})}
+        yield from _limit_problems(tuning, data_names)
+        yield from dict.fromkeys(_config_problems(params["data"], params["models"], tuning))
 
     def cells(self) -> list[Cell]:
         """Everything that is compared."""
@@ -231,7 +234,9 @@ def _limit_problems(
 
 
 def _config_problems(
-    data: Sequence[Mapping[str, Any]], models: Sequence[Mapping[str, Any]]
+    data: Sequence[Mapping[str, Any]],
+    models: Sequence[Mapping[str, Any]],
+    tuning: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
     """Problems of every model with every data set, often the same ones."""
     for number, model in enumerate(models):
@@ -245,8 +250,13 @@ def _config_problems(
         if sound and data:  # the data set does not change what a model takes
             config = merge(data[0]["config"], model["config"])
             parameters = build(dict[str, Parameter], model.get("parameters", {}))
-            for name, message in space_problems(config, parameters):
+            problems = list(space_problems(config, parameters))
+            for name, message in problems:
                 yield f"{path}.parameters.{name}", message
+            if not problems and tuning["seed"] >= 0:
+                trials = trial_problems(config, parameters, tuning["seed"], tuning["num_trials"])
+                for message in trials:
+                    yield f"{path}.parameters", message
 
 
 def merge(data: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:

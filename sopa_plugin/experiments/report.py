@@ -67,8 +67,8 @@ def _markdown(
         f"# {description.title}",
         f"Test accuracy in percent ± standard deviation, seeds {', '.join(map(str, seeds))} "
         f"(parameters as the paper counts them); {tuned}. "
-        f"{len(summaries)} of {len(states)} cells are finished: {runs} runs, {hours:.2f} hours of "
-        "one core.",
+        f"{len(summaries)} of {len(states)} cells are finished: {runs} runs, {hours:.2f} hours "
+        "added up.",
         accuracy_table(description, summaries).markdown().rstrip(),
     ]
     if description.reference is not None:

@@ -30,6 +30,8 @@ class CellState:
         trials: configs of its search (one, where nothing is tuned).
         results: what is known of each; a message where a run failed.
         finals: configs of the best trial with each seed, once it is known.
+        final_results: the same of those.
+        failure: why the cell cannot be finished, if so.
     """
 
     cell: Cell
@@ -37,6 +39,7 @@ class CellState:
     results: dict[int, Result | str] = field(default_factory=dict)
     finals: list[dict[str, Any]] = field(default_factory=list)
     final_results: dict[int, Result | str] = field(default_factory=dict)
+    failure: str | None = None
 
     @property
     def finished(self) -> list[Result] | None:
@@ -69,6 +72,8 @@ class Task:
         """Notes the result."""
         results = self.state.final_results if self.final else self.state.results
         results[self.number] = result
+        if self.final and isinstance(result, str):
+            self.state.failure = f"{self.name}: {result}"
 
 
 class Runner:
@@ -100,13 +105,18 @@ class Runner:
     def run(self, workers: int) -> Iterator[CellState]:
         """Runs what is missing in so many processes (0: in this one); yields finished cells.
 
-        Raises `UserError` where all trials of a cell fail, or a run with the best config, and where
-        a run ends for other reasons than its settings.
+        Raises `UserError` where a run ends for other reasons than its settings; and, when all else
+        is done, where all trials of a cell have failed, or a run with the best config.
         """
         waiting = deque(self._tasks())
-        if not waiting:
-            return
-        logger.info("%d of %d runs are done; %d workers", self.done, self.total, workers)
+        if waiting:
+            logger.info("%d of %d runs are done; %d workers", self.done, self.total, workers)
+            yield from self._run(waiting, workers)
+        failures = [each.failure for each in self.states if each.failure is not None]
+        if failures:
+            raise UserError("\n".join(failures))
+
+    def _run(self, waiting: deque[Task], workers: int) -> Iterator[CellState]:
         with worker_pool(workers, self.packages) as pool:
             running: dict[Future[Result], Task] = {}
             while waiting or running:
@@ -146,7 +156,7 @@ class Runner:
     def _look_up(self, task: Task) -> bool:
         """Takes a result that is there, and those that follow from it; whether it is."""
         result = self.store.find(task.state.cell.name, task.config)
-        if result is None or (task.final and isinstance(result, str)):  # `run` tells of the latter
+        if result is None:
             return False
         task.take(result)
         self.done += 1
@@ -164,7 +174,8 @@ class Runner:
             number: each for number, each in state.results.items() if isinstance(each, Result)
         }
         if not results:
-            raise UserError(f"{state.cell.name}: every trial failed: {state.results[0]}")
+            state.failure = f"{state.cell.name}: every trial failed: {state.results[0]}"
+            return
         # the first of equals, whatever the order in which they came
         best = max(sorted(results), key=lambda number: results[number].dev(metric))
         state.finals = [self._with_seed(state, best, seed) for seed in self.description.seeds]
@@ -182,8 +193,6 @@ class Runner:
         try:
             result = future.result()
         except TrainingFailed as error:
-            if task.final:
-                raise UserError(f"{task.name}: {error}") from error
             task.take(str(error))
             logger.warning("[%d/%d] %s failed: %s", self.done, self.total, task.name, error)
             return

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.experiments.locks import locked, try_lock
@@ -17,9 +19,10 @@ from sopa_plugin.experiments.single_run import Result, run_once
 from sopa_plugin.experiments.space import put, space_problems, suggest, trial_seed
 from sopa_plugin.experiments.workers import worker_pool
 from sopa_plugin.extras import require
-from sopa_plugin.registry import build, check
+from sopa_plugin.registry import ConfigError, build, check
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.metric_tracker import ValidationMetric
+from sopa_plugin.training.run_folder import write_file
 from sopa_plugin.training.trainer import Metrics
 
 if TYPE_CHECKING:
@@ -69,6 +72,8 @@ class Search:
         """Whether the base is sound and takes every value of the parameters."""
         if params["num_trials"] < 1:
             yield "num_trials", f"expected at least 1, found {params['num_trials']}"
+        if params["seed"] < 0:
+            yield "seed", f"expected at least 0, found {params['seed']}"
         if not params["parameters"]:
             yield "parameters", "expected something to vary, found nothing"
         problems = check(Experiment, params["base"])
@@ -99,6 +104,7 @@ def run_search(
         workers: processes to start; 1 runs in this one.
         packages: plugins for the processes.
     """
+    require("matplotlib.figure", "the picture of a search")  # not only when all is done
     folder.mkdir(parents=True, exist_ok=True)
     study = open_study(search, folder, storage)
     if workers == 1:
@@ -142,7 +148,7 @@ def open_study(search: Search, folder: Path, storage: str | None) -> Study:
             pruner=pruners[search.pruner](),
             load_if_exists=True,
         )
-        described = _describe(search)
+        described = _describe(search, folder)
         before = study.user_attrs.get(SETTINGS)
         if before is None:
             study.set_user_attr(SETTINGS, described)
@@ -175,7 +181,6 @@ def _run_trial(study: Study, trial: Trial, search: Search, folder: Path) -> None
     samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
     study.sampler = samplers[search.sampler](seed=trial_seed(search.seed, trial.number))
     values = suggest(search.parameters, trial)
-    config = put(search.base, search.parameters, values)
 
     def on_epoch(metrics: Metrics) -> None:
         trial.report(metrics[f"validation_{search.metric[1:]}"], metrics["epoch"])
@@ -184,13 +189,14 @@ def _run_trial(study: Study, trial: Trial, search: Search, folder: Path) -> None
 
     run = folder / "trials" / f"{trial.number}"
     try:
+        config = put(search.base, search.parameters, values)
         result = run_once(config, run, on_epoch)
     except optuna.TrialPruned:
         shutil.rmtree(run)
         study.tell(trial.number, state=optuna.trial.TrialState.PRUNED)
         logger.info("trial %d: pruned: %s", trial.number, json.dumps(values))
         return
-    except TrainingFailed as error:
+    except (TrainingFailed, ConfigError) as error:  # the latter of values that do not go together
         shutil.rmtree(run, ignore_errors=True)
         trial.set_user_attr(FAILURE, str(error))
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
@@ -238,7 +244,7 @@ def _lock_file(folder: Path, trial: int) -> Path:
     return folder / "trials" / f"{trial}.lock"
 
 
-def _describe(search: Search) -> dict[str, Any]:
+def _describe(search: Search, folder: Path) -> dict[str, Any]:
     """What must be the same for a search to go on; more trials are welcome."""
     parameters = {
         name: {"type": type(each).__name__, **vars(each)}
@@ -251,8 +257,18 @@ def _describe(search: Search) -> dict[str, Any]:
         "sampler": search.sampler,
         "pruner": search.pruner,
         "seed": search.seed,
+        # the locks that tell which trials are being run are in it
+        "folder": _name_of(folder),
     }
     return json.loads(json.dumps(described))  # type: ignore[no-any-return]
+
+
+def _name_of(folder: Path) -> str:
+    """A name that the folder keeps when it is moved, or mounted elsewhere."""
+    file = folder / ".name"
+    if not file.is_file():
+        write_file(file, uuid4().hex)
+    return file.read_text(encoding="utf-8")
 
 
 def _open_storage(optuna: Any, folder: Path, storage: str | None) -> Any:
@@ -262,6 +278,25 @@ def _open_storage(optuna: Any, folder: Path, storage: str | None) -> Any:
         except Exception as error:  # whatever SQLAlchemy makes of a wrong URL
             raise UserError(f"--storage {storage}: cannot be opened ({error})") from error
     journal = require("optuna.storages.journal", "a search")
-    file = str(folder / "study.log")
-    lock = journal.JournalFileOpenLock(file)
-    return optuna.storages.JournalStorage(journal.JournalFileBackend(file, lock_obj=lock))
+    file = folder / "study.log"
+    lock = journal.JournalFileOpenLock(str(file))
+    _cut_half_line(file, lock)
+    try:
+        return optuna.storages.JournalStorage(journal.JournalFileBackend(str(file), lock_obj=lock))
+    except ValueError as error:
+        raise UserError(
+            f"{file}: damaged ({error}); mend it, or delete it to begin the search anew"
+        ) from error
+
+
+def _cut_half_line(file: Path, lock: Any) -> None:
+    """Takes away what a kill or a full disk has left of a line, which would spoil the next one."""
+    if not file.is_file():
+        return
+    lock.acquire()
+    try:
+        content = file.read_bytes()
+        if not content.endswith(b"\n"):
+            os.truncate(file, content.rfind(b"\n") + 1)
+    finally:
+        lock.release()

@@ -55,6 +55,12 @@ def put(config: Mapping[str, Any], parameters: Parameters, values: Values) -> di
 
 def space_problems(config: Mapping[str, Any], parameters: Parameters) -> Iterator[tuple[str, str]]:
     """`(parameter, message)` for every value that the config does not take."""
+    varied: set[str] = set()
+    for name, parameter in parameters.items():
+        for key in parameter.keys or [name]:
+            if key in varied:
+                yield name, f"'{key}' is varied twice; expected different keys"
+            varied.add(key)
     for name, parameter in parameters.items():
         for value in parameter.examples():
             try:
@@ -66,3 +72,19 @@ def space_problems(config: Mapping[str, Any], parameters: Parameters) -> Iterato
             if problems:
                 yield name, f"{json.dumps(value)}: {problems[0]}"
                 break
+
+
+def trial_problems(
+    config: Mapping[str, Any], parameters: Parameters, seed: int, num_trials: int
+) -> Iterator[str]:
+    """A message for the first trial of a random search whose values do not go together."""
+    for trial in range(num_trials if parameters else 0):
+        values = draw(parameters, seed, trial)
+        try:
+            problems = check(Experiment, put(config, parameters, values))
+        except ConfigError as error:
+            problems = error.problems
+        if problems:
+            drawn = json.dumps(values)
+            yield f"trial {trial + 1} draws what does not go together, {drawn}: {problems[0]}"
+            return

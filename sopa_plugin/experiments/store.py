@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from sopa_plugin.experiments.locks import locked
 from sopa_plugin.experiments.single_run import Result, run_once
 from sopa_plugin.training.run_folder import write_file
 
+logger = logging.getLogger(__name__)
 FAILURE = "failure"  # why a run failed, in place of its figures
 
 
@@ -34,8 +36,12 @@ class Store:
         file = self._file(label, config)
         if not file.is_file():
             return None
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return content[FAILURE] if FAILURE in content else Result(**content)
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            return content[FAILURE] if FAILURE in content else Result(**content)
+        except (ValueError, TypeError) as error:
+            logger.warning("%s: no result (%s); it is run again", file, error)
+            return None
 
     def get(self, label: str, config: Mapping[str, Any]) -> Result:
         """The result of a config, which is run now if it has not been.

@@ -78,7 +78,7 @@ def summarize(description: Description, states: Sequence[CellState]) -> dict[Cel
             parameters=parameter_counts(finals[0].metrics),
             seconds=sum(each.seconds for each in distinct.values()),
             runs=len(distinct),
-            comparison=_compare(finals, rival) if rival else None,
+            comparison=_compare(state.cell, finals, rival) if rival else None,
             config=finals[0].config,
         )
     return summaries
@@ -107,7 +107,12 @@ def _test_accuracy(cell: Cell, result: Result) -> float:
     return float(result.metrics["test_accuracy"])
 
 
-def _compare(finals: Sequence[Result], rival: Sequence[Result]) -> Comparison:
+def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Comparison:
+    if any(each.gold != finals[0].gold for each in (*finals, *rival)):
+        raise UserError(
+            f"{cell.name}: its models were tested on different examples, so the data must have "
+            f"changed since some were; delete what is in results for {cell.data}, to run it again"
+        )
     found = paired_bootstrap(_correct(finals), _correct(rival))
     return Comparison(100 * found.difference, 100 * found.low, 100 * found.high, found.p)
 

@@ -177,12 +177,24 @@ def _markdown_entry(entry: Entry) -> str:
 
 
 def _latex_entry(entry: Entry) -> str:
-    text = _escape(entry.text).replace("±", r"$\pm$")
+    text = _escape(entry.text)
     text = rf"\textbf{{{text}}}" if entry.best else text
     return text + (r"$^\dagger$" if entry.differs else "")
 
 
+_LATEX = str.maketrans(
+    {
+        **{each: rf"\{each}" for each in "&%#_{}$"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "±": r"$\pm$",
+        "–": "--",
+    }
+)
+
+
 def _escape(text: str) -> str:
-    for character in "&%#_":
-        text = text.replace(character, rf"\{character}")
-    return text.replace("–", "--").replace("<", "$<$")
+    return text.translate(_LATEX)

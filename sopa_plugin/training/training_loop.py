@@ -173,11 +173,10 @@ class TrainingLoop:
         log_probabilities = shared_log_probabilities(self.model, self.dev, self.accelerator)
         assert self.dev.labels is not None
         metrics = evaluate_split("validation", log_probabilities, self.dev.labels)
-        followed = self.state.tracker.name
-        value = metrics[f"validation_{followed}"]
-        if not math.isfinite(value):
+        loss = metrics["validation_loss"]
+        if not math.isfinite(loss):
             raise TrainingFailed(
-                f"training diverged: {followed} on dev is {value} after epoch "
+                f"training diverged: the loss on dev is {loss} after epoch "
                 f"{self.state.progress.epoch}; lower the learning rate (trainer.optimizer.lr)"
             )
         return metrics

@@ -71,6 +71,7 @@ def test_subsets_are_nested_and_the_same_for_every_model(description):
         ({"sizes": [0]}, ["numbers above 0"]),
         ({"sizes": [60, None, None, 60]}, ["60 is there twice", "all is there twice"]),
         ({"seeds": [1, 1]}, ["seeds: 1 is there twice"]),
+        ({"tuning": {"seed": -1}}, ["tuning.seed: expected at least 0, found -1"]),
         ({"seeds": [-1]}, ["seeds: expected numbers from 0 to 2147483647, found -1"]),
         ({"tuning": {"metric": "loss"}}, ["tuning.metric"]),
         ({"tuning": {"num_epochs": {"100": 3}}}, ["expected 'all' among the sizes"]),
@@ -106,6 +107,22 @@ def test_mistakes_in_models_and_data_are_all_told_once(description):
     assert text.count("word_droput") == str(error.value).count("word_droput") > 0
     assert "word_dropout" in text
     assert "models.0.parameters.C" in text
+
+
+def test_values_that_do_not_go_together(description):
+    both = {
+        "encoder": {"keys": ["model.encoder.type"], "values": ["dan", "cnn"]},
+        "window": {"keys": ["model.encoder.window_sizes"], "values": [[2], [3]]},
+    }
+    description["models"][1]["config"]["model"]["encoder"] = {"type": "cnn"}
+    description["models"][1]["parameters"] = both
+    with pytest.raises(
+        ConfigError, match=r"models\.1\.parameters: trial \d draws what does not go"
+    ):
+        build(Description, description)
+    both["window"]["keys"] = ["model.encoder.type"]
+    with pytest.raises(ConfigError, match=r"'model\.encoder\.type' is varied twice"):
+        build(Description, description)
 
 
 def test_what_may_be_left_out_or_written_short(description):

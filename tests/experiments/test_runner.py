@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.experiments import Description, Runner, runner
+from sopa_plugin.experiments import Description, Runner, runner, single_run
 from sopa_plugin.experiments.workers import worker_pool
 from sopa_plugin.registry import build
 
@@ -97,6 +98,61 @@ def test_what_is_no_fault_of_a_trial_ends_the_experiment(description, tmp_path, 
     done = Runner(build(Description, description), tmp_path)
     assert done.done == 0
     assert len(list(done.run(workers=0))) == 1
+
+
+def test_a_cell_that_cannot_be_finished_does_not_hold_up_the_others(description, tmp_path):
+    description |= {"sizes": [None], "reference": None}
+    description["models"][0]["parameters"] = {}
+    description["models"][0]["config"]["model"]["min_frequency"] = 100_000
+    done = Runner(build(Description, description), tmp_path)
+    finished = []
+    with pytest.raises(UserError, match=r"^sst\.hard\.all: every trial failed: [^\n]*$"):
+        finished.extend(each.cell.name for each in done.run(workers=0))
+    assert finished == ["sst.dan.all"]
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"config": ', "null"])
+def test_a_damaged_result_is_made_again(whole, description, tmp_path, tools, damage, caplog):
+    run_experiment, table = tools
+    description |= {"models": description["models"][:1], "sizes": [None], "reference": None}
+    shutil.copytree(whole / "results", tmp_path / "results")
+    (broken, *_) = sorted((tmp_path / "results" / "sst.hard.all").glob("*.json"))
+    broken.write_text(damage)
+    run_experiment(description, tmp_path)
+    assert f"{broken}: no result" in caplog.text
+    (cell,) = table(tmp_path)[1]
+    (expected,) = [each for each in table(whole)[1] if each["model"] == "hard" and not each["size"]]
+    assert cell["accuracies"] == expected["accuracies"]
+
+
+def test_a_run_that_was_half_deleted_is_made_again(description, tmp_path, monkeypatch):
+    cell = build(Description, description).cells()[0]
+    config = build(Description, description).config(cell, 1)
+
+    remove = shutil.rmtree
+
+    def die(folder, **options):
+        if folder != tmp_path / "run":
+            return remove(folder, **options)
+        (folder / "test_predictions.jsonl").unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", die)
+    with pytest.raises(KeyboardInterrupt):
+        single_run.run_once(config, tmp_path / "run")
+    monkeypatch.undo()
+    assert len(single_run.run_once(config, tmp_path / "run").predicted) > 0
+
+
+def test_results_on_other_examples_are_not_compared(description, tmp_path, tools):
+    run_experiment, _ = tools
+    description |= {"sizes": [60]}
+    run_experiment(description, tmp_path)
+    for file in (tmp_path / "results" / "sst.hard.60").glob("*.json"):
+        result = json.loads(file.read_text())
+        file.write_text(json.dumps({**result, "gold": result["gold"][1:] + result["gold"][:1]}))
+    with pytest.raises(UserError, match=r"sst\.hard\.60: its models were tested on different exam"):
+        run_experiment(description, tmp_path)
 
 
 def _die(*_):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import signal
 import subprocess
 import sys
@@ -182,6 +183,39 @@ def test_a_trial_that_runs_elsewhere_is_waited_for(tmp_path):
         run_search(only, tmp_path)
     run_search(only, tmp_path)
     assert trials(tmp_path)[0][0] == "complete"
+
+
+def test_values_that_do_not_go_together_fail_their_trial(tmp_path):
+    base = json.loads(json.dumps(SPACE["base"]))
+    base["model"]["encoder"] = {"type": "cnn"}
+    both = {
+        "encoder": {"keys": ["model.encoder.type"], "values": ["dan", "cnn"]},
+        "window": {"keys": ["model.encoder.window_sizes"], "values": [[2], [3]]},
+    }
+    run_search(build(Search, {"base": base, "parameters": both, "num_trials": 4}), tmp_path)
+    states = {each[2]["encoder"]: each[0] for each in trials(tmp_path).values()}
+    assert states == {"dan": "fail", "cnn": "complete"}
+
+
+def test_a_journal_that_was_cut_off_is_gone_on_with(whole, tmp_path):
+    folder = tmp_path / "search"
+    shutil.copytree(whole, folder)
+    only = build(Search, SPACE)
+    journal = folder / "study.log"
+    text = journal.read_text()
+    journal.write_text(text[:-20])
+    run_search(only, folder)
+    assert trials(folder) == trials(whole)
+    journal.write_text("no json\n" + text)
+    with pytest.raises(UserError, match=r"study\.log: damaged"):
+        run_search(only, folder)
+
+
+def test_one_storage_is_searched_in_one_folder(tmp_path):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    search.open_study(build(Search, SPACE), tmp_path / "a", storage)
+    with pytest.raises(UserError, match="it differs in folder"):
+        search.open_study(build(Search, SPACE), tmp_path / "b", storage)
 
 
 def test_a_trial_that_ended_meanwhile_is_not_abandoned(tmp_path):

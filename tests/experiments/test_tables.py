@@ -56,6 +56,15 @@ def test_latex_has_the_same_figures_and_balances(description, summaries):
     assert text.count("{") == text.count("}")
 
 
+def test_latex_of_odd_titles(description, summaries):
+    description["models"][0]["title"] = r"a & b_{1} \alpha $x$ 5 % <~^> #"
+    text = accuracy_table(build(Description, description), summaries).latex()
+    assert (
+        r"a \& b\_\{1\} \textbackslash{}alpha \$x\$ 5 \% "
+        r"$<$\textasciitilde{}\textasciicircum{}$>$ \#"
+    ) in text
+
+
 def test_differences_and_parameters(description, summaries):
     found = build(Description, description)
     assert "-3.0 [-5.0, -1.0], p = 0.004" in significance_table(found, summaries).markdown()
