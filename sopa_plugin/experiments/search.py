@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.experiments.locks import locked, try_lock
@@ -17,12 +15,12 @@ from sopa_plugin.experiments.parameters import Parameter
 from sopa_plugin.experiments.search_report import write_search_report
 from sopa_plugin.experiments.single_run import Result, run_once
 from sopa_plugin.experiments.space import put, space_problems, suggest, trial_seed
+from sopa_plugin.experiments.study import LOCK, open_study
 from sopa_plugin.experiments.workers import worker_pool
 from sopa_plugin.extras import require
 from sopa_plugin.registry import ConfigError, build, check
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.metric_tracker import ValidationMetric
-from sopa_plugin.training.run_folder import write_file
 from sopa_plugin.training.trainer import Metrics
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 logger = logging.getLogger(__name__)
-STUDY = "sopa_plugin"
-SETTINGS = "search"  # what the search is, among the study's attributes
 FAILURE = "failure"  # why a trial failed, among its attributes
 
 
@@ -106,7 +102,7 @@ def run_search(
     """
     require("matplotlib.figure", "the picture of a search")  # not only when all is done
     folder.mkdir(parents=True, exist_ok=True)
-    study = open_study(search, folder, storage)
+    study = study_of(search, folder, storage)
     if workers == 1:
         work(search, folder, storage)
     else:
@@ -135,37 +131,19 @@ def _check_state(study: Study) -> None:
     raise UserError(f"no trial came to an end: {next(iter(messages), 'all were pruned')}")
 
 
-def open_study(search: Search, folder: Path, storage: str | None) -> Study:
+def study_of(search: Search, folder: Path, storage: str | None) -> Study:
     """The study of a search, made or found; raises `UserError` if it is another search's."""
-    optuna = require("optuna", "a search")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    pruners = {"none": optuna.pruners.NopPruner, "median": optuna.pruners.MedianPruner}
-    with locked(folder / ".study.lock"):
-        study = optuna.create_study(
-            study_name=STUDY,
-            storage=_open_storage(optuna, folder, storage),
-            direction="maximize" if search.metric[0] == "+" else "minimize",
-            pruner=pruners[search.pruner](),
-            load_if_exists=True,
-        )
-        described = _describe(search, folder)
-        before = study.user_attrs.get(SETTINGS)
-        if before is None:
-            study.set_user_attr(SETTINGS, described)
-        elif before != described:
-            changed = sorted(key for key in described if before.get(key) != described[key])
-            raise UserError(
-                f"{folder}: the search in this folder is another one; it differs in "
-                f"{', '.join(changed)}. Go on with the same, or choose another folder with -s"
-            )
-    return study  # type: ignore[no-any-return]
+    direction: Literal["minimize", "maximize"] = (
+        "maximize" if search.metric[0] == "+" else "minimize"
+    )
+    return open_study(folder, storage, _describe(search), direction, search.pruner)
 
 
 def work(search: Search, folder: Path, storage: str | None) -> None:
     """Takes trials and runs them until there are enough."""
-    study = open_study(search, folder, storage)
+    study = study_of(search, folder, storage)
     while True:
-        with locked(folder / ".study.lock"):
+        with locked(folder / LOCK):
             taken = _take_abandoned(study, folder) or _ask(study, search)
             if taken is None:
                 return
@@ -244,7 +222,7 @@ def _lock_file(folder: Path, trial: int) -> Path:
     return folder / "trials" / f"{trial}.lock"
 
 
-def _describe(search: Search, folder: Path) -> dict[str, Any]:
+def _describe(search: Search) -> dict[str, Any]:
     """What must be the same for a search to go on; more trials are welcome."""
     parameters = {
         name: {"type": type(each).__name__, **vars(each)}
@@ -257,46 +235,5 @@ def _describe(search: Search, folder: Path) -> dict[str, Any]:
         "sampler": search.sampler,
         "pruner": search.pruner,
         "seed": search.seed,
-        # the locks that tell which trials are being run are in it
-        "folder": _name_of(folder),
     }
     return json.loads(json.dumps(described))  # type: ignore[no-any-return]
-
-
-def _name_of(folder: Path) -> str:
-    """A name that the folder keeps when it is moved, or mounted elsewhere."""
-    file = folder / ".name"
-    if not file.is_file():
-        write_file(file, uuid4().hex)
-    return file.read_text(encoding="utf-8")
-
-
-def _open_storage(optuna: Any, folder: Path, storage: str | None) -> Any:
-    if storage is not None:
-        try:
-            return optuna.storages.get_storage(storage)
-        except Exception as error:  # whatever SQLAlchemy makes of a wrong URL
-            raise UserError(f"--storage {storage}: cannot be opened ({error})") from error
-    journal = require("optuna.storages.journal", "a search")
-    file = folder / "study.log"
-    lock = journal.JournalFileOpenLock(str(file))
-    _cut_half_line(file, lock)
-    try:
-        return optuna.storages.JournalStorage(journal.JournalFileBackend(str(file), lock_obj=lock))
-    except ValueError as error:
-        raise UserError(
-            f"{file}: damaged ({error}); mend it, or delete it to begin the search anew"
-        ) from error
-
-
-def _cut_half_line(file: Path, lock: Any) -> None:
-    """Takes away what a kill or a full disk has left of a line, which would spoil the next one."""
-    if not file.is_file():
-        return
-    lock.acquire()
-    try:
-        content = file.read_bytes()
-        if not content.endswith(b"\n"):
-            os.truncate(file, content.rfind(b"\n") + 1)
-    finally:
-        lock.release()

@@ -176,7 +176,7 @@ def test_what_is_no_fault_of_a_trial_ends_the_search(tmp_path, monkeypatch):
 
 def test_a_trial_that_runs_elsewhere_is_waited_for(tmp_path):
     only = build(Search, {**SPACE, "num_trials": 1})
-    study = search.open_study(only, tmp_path, None)
+    study = search.study_of(only, tmp_path, None)
     study.ask()
     lock = search.try_lock(tmp_path / "trials" / "0.lock")
     with lock, pytest.raises(UserError, match="1 trials are still running in other processes and"):
@@ -213,16 +213,16 @@ def test_a_journal_that_was_cut_off_is_gone_on_with(whole, tmp_path):
 
 def test_one_storage_is_searched_in_one_folder(tmp_path):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
-    search.open_study(build(Search, SPACE), tmp_path / "a", storage)
+    search.study_of(build(Search, SPACE), tmp_path / "a", storage)
     with pytest.raises(UserError, match="it differs in folder"):
-        search.open_study(build(Search, SPACE), tmp_path / "b", storage)
+        search.study_of(build(Search, SPACE), tmp_path / "b", storage)
 
 
 def test_a_trial_that_ended_meanwhile_is_not_abandoned(tmp_path):
     """It ends after the running trials are listed and before its lock is tried."""
-    study = search.open_study(build(Search, SPACE), tmp_path, None)
+    study = search.study_of(build(Search, SPACE), tmp_path, None)
     trial = study.ask()
-    other = search.open_study(build(Search, SPACE), tmp_path, None)
+    other = search.study_of(build(Search, SPACE), tmp_path, None)
     listed = study.get_trials
 
     def list_then_end(*args, **kwargs):
