@@ -167,7 +167,8 @@ class Scan:
         longest = int(self.lengths[0]) if len(self.lengths) else 0
         steps = torch.arange(longest, device=offsets.device)
         # shape: [time]; documents that have a token at that time
-        self.active = (self.lengths > steps[:, None]).sum(dim=1).tolist()
+        active = (self.lengths > steps[:, None]).sum(dim=1)
+        self.active = [int(count) for count in active]  # in torch.func, torch 2.8 has no `tolist`
         starts = offsets[:-1][self.order]
         self.positions = [starts[:count] + t for t, count in enumerate(self.active)]
         # One gather for all time steps: its backward pass then writes each row's gradient once.
