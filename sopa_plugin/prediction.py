@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, Protocol, TextIO
 
 import numpy as np
@@ -80,8 +80,19 @@ def predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dic
         probabilities = dict(zip(model.labels, row.tolist(), strict=True))
         label = model.labels[int(row.argmax())]
         answer = {"label": label, "probabilities": probabilities}
-        given = {f"input_{key}" if key in answer else key: each for key, each in record.items()}
-        yield {**given, **answer}
+        yield {**_renamed(record, answer), **answer}
+
+
+def _renamed(record: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with `input_` before keys that are taken, as often as it takes."""
+    renamed: dict[str, Any] = {key: each for key, each in record.items() if key not in taken}
+    for key in taken:
+        if key in record:
+            name = f"input_{key}"
+            while name in record:
+                name = f"input_{name}"
+            renamed[name] = record[key]
+    return renamed
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:

@@ -65,6 +65,9 @@ def test_a_gold_label_is_kept() -> None:
     (answer,) = predict(b'{"text": "a", "label": "gold"}')
     assert list(answer) == ["text", "input_label", "label", "probabilities"]
     assert answer["input_label"] == "gold"
+    (again,) = predict(json.dumps(answer).encode())
+    assert again["input_label"] == "gold"
+    assert again["input_input_label"] == answer["label"]
 
 
 def test_json_lines_keep_their_keys() -> None:

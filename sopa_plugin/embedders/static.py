@@ -69,9 +69,15 @@ class StaticEmbedder(TokenEmbedder):
         self.trainable = _is_trainable(vectors, trainable)
         self.normalize = normalize
         self.unknown = unknown
-        start = torch.randn(num_embeddings, embedding_dim or DEFAULT_DIM)
-        start = functional.normalize(start, dim=1) if normalize else start
-        self.weight = nn.Parameter(start, requires_grad=self.trainable)
+        weight = torch.empty(num_embeddings, embedding_dim or DEFAULT_DIM)
+        self.weight = nn.Parameter(weight, requires_grad=self.trainable)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws vectors at random."""
+        with torch.no_grad():
+            drawn = torch.randn_like(self.weight)
+            self.weight.copy_(functional.normalize(drawn, dim=1) if self.normalize else drawn)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Vectors `[..., embedding_dim]` of `input_ids [...]`; the mask changes nothing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +12,7 @@ from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.experiments.locks import locked, try_lock
 from sopa_plugin.experiments.parameters import Parameter
 from sopa_plugin.experiments.search_report import write_search_report
-from sopa_plugin.experiments.single_run import Result, run_once
+from sopa_plugin.experiments.single_run import Result, remove_run, run_once
 from sopa_plugin.experiments.space import put, space_problems, suggest, trial_seed
 from sopa_plugin.experiments.study import LOCK, open_study
 from sopa_plugin.experiments.workers import worker_pool
@@ -170,12 +169,12 @@ def _run_trial(study: Study, trial: Trial, search: Search, folder: Path) -> None
         config = put(search.base, search.parameters, values)
         result = run_once(config, run, on_epoch)
     except optuna.TrialPruned:
-        shutil.rmtree(run)
+        remove_run(run)
         study.tell(trial.number, state=optuna.trial.TrialState.PRUNED)
         logger.info("trial %d: pruned: %s", trial.number, json.dumps(values))
         return
     except (TrainingFailed, ConfigError) as error:  # the latter of values that do not go together
-        shutil.rmtree(run, ignore_errors=True)
+        remove_run(run)
         trial.set_user_attr(FAILURE, str(error))
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         logger.warning("trial %d failed: %s: %s", trial.number, json.dumps(values), error)

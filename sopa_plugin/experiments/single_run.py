@@ -15,7 +15,7 @@ from accelerate.state import AcceleratorState
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import fill_defaults
 from sopa_plugin.training import Experiment, run_experiment
-from sopa_plugin.training.run_folder import METRICS, PREDICTIONS, read_config
+from sopa_plugin.training.run_folder import CONFIG, PREDICTIONS, read_config
 from sopa_plugin.training.trainer import Metrics, OnEpoch
 
 
@@ -52,17 +52,17 @@ def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None =
     AcceleratorState._reset_state(reset_partial_state=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.exists() and not _can_go_on(config, folder):
-        _remove(folder)
+        remove_run(folder)
     metrics = run_experiment(config, folder, recover=True, on_epoch=on_epoch)
     gold, predicted = _read_predictions(folder)
-    _remove(folder)
+    remove_run(folder)
     return Result(dict(config), metrics, gold, predicted, round(time.monotonic() - began, 2))
 
 
-def _remove(folder: Path) -> None:
-    """Deletes a run, of which nothing half deleted may be taken for a whole one."""
-    (folder / METRICS).unlink(missing_ok=True)  # what makes it a finished run
-    shutil.rmtree(folder)
+def remove_run(folder: Path) -> None:
+    """Deletes a run; what a kill may leave of it is no run to go on with."""
+    (folder / CONFIG).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _can_go_on(config: Mapping[str, Any], folder: Path) -> bool:

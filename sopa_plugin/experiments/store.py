@@ -12,7 +12,7 @@ from typing import Any
 
 from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.experiments.locks import locked
-from sopa_plugin.experiments.single_run import Result, run_once
+from sopa_plugin.experiments.single_run import Result, remove_run, run_once
 from sopa_plugin.training.run_folder import write_file
 
 logger = logging.getLogger(__name__)
@@ -57,14 +57,16 @@ class Store:
         with locked(file.with_suffix(".lock")):
             result = self.find(label, config)
             if result is None:
+                run = file.with_suffix(".run")
                 try:
-                    result = run_once(config, file.with_suffix(".run"))
+                    result = run_once(config, run)
+                    _write(file, asdict(result))
                 except TrainingFailed as error:
-                    _write(file, {"config": config, FAILURE: str(error)})
-                    raise
-                _write(file, asdict(result))
+                    result = str(error)
+                    _write(file, {"config": config, FAILURE: result})
+                    remove_run(run)
         if isinstance(result, str):
-            raise TrainingFailed(result)
+            raise TrainingFailed(f"{result} (to try again, delete {file})")
         return result
 
     def _file(self, label: str, config: Mapping[str, Any]) -> Path:

@@ -50,8 +50,8 @@ def open_study(
             pruner=pruners[pruner](),
             load_if_exists=True,
         )
-        # the locks that tell which trials are being run are in the folder
-        settings = {**settings, "folder": _name_of(folder)}
+        if storage is not None:  # the locks that tell which trials are being run are in the folder
+            settings = {**settings, "folder": _name_of(folder)}
         before = study.user_attrs.get(SETTINGS)
         if before is None:
             study.set_user_attr(SETTINGS, settings)
@@ -84,7 +84,7 @@ def _open_storage(optuna: Any, folder: Path, storage: str | None) -> Any:
     _cut_half_line(file, lock)
     try:
         return optuna.storages.JournalStorage(journal.JournalFileBackend(str(file), lock_obj=lock))
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise UserError(
             f"{file}: damaged ({error}); mend it, or delete it to begin the search anew"
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from sopa_plugin.experiments.description import Cell, Description
 from sopa_plugin.experiments.runner import CellState
 from sopa_plugin.experiments.single_run import Result
 from sopa_plugin.experiments.statistics import Comparison, paired_bootstrap
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class CellSummary:
         seconds: of all runs, trials too.
         runs: how many there were.
         comparison: with the reference model, first minus second in percent; None for itself or
-            while either is missing.
+            while either is missing, or if they were tested on different examples.
         config: the best one, with the first seed.
     """
 
@@ -107,12 +110,15 @@ def _test_accuracy(cell: Cell, result: Result) -> float:
     return float(result.metrics["test_accuracy"])
 
 
-def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Comparison:
+def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Comparison | None:
     if any(each.gold != finals[0].gold for each in (*finals, *rival)):
-        raise UserError(
-            f"{cell.name}: its models were tested on different examples, so the data must have "
-            f"changed since some were; delete what is in results for {cell.data}, to run it again"
+        logger.warning(
+            "%s: not compared: its models were tested on different examples, so the data must have "
+            "changed since some were; delete the results for %s to run them again",
+            cell.name,
+            cell.data,
         )
+        return None
     found = paired_bootstrap(_correct(finals), _correct(rival))
     return Comparison(100 * found.difference, 100 * found.low, 100 * found.high, found.p)
 

@@ -85,8 +85,8 @@ class Explainer:
     def from_model(
         cls,
         model: TextClassifier,
-        tokenizer: PreTrainedTokenizerBase | None = None,
         replacement: Replacement = "no_match",
+        tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> Explainer:
         """Reads a classifier (see `ModelSubject`). Documents are texts.
 

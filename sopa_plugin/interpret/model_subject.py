@@ -45,7 +45,7 @@ class ModelSubject(Subject):
             model.tokenizer = tokenizer
         elif getattr(model, "tokenizer", None) is None:
             raise UserError(
-                "this model has no tokenizer: give it one, from_model(model, tokenizer)"
+                "this model has no tokenizer: give it one, from_model(model, tokenizer=...)"
             )
         self._matcher: Matcher | None = None
         self._compiled_at: tuple[int, ...] = ()

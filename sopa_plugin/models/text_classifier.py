@@ -279,12 +279,17 @@ class TextClassifier(PreTrainedModel, Model):
 
     def _init_weights(self, module: nn.Module) -> None:
         """Draws what a saved model lacks, or has of another size (`ignore_mismatched_sizes`)."""
-        own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        own = (*module.parameters(), *module.buffers())
+        loaded = [each for each in own if getattr(each, "_is_hf_initialized", False)]
         reset: Any = getattr(module, "reset_parameters", None)
         if module is self:
             init.zeros_(self.class_log_prior)
-        elif reset and not all(getattr(each, "_is_hf_initialized", False) for each in own):
+        elif reset and len(loaded) < len(own):
+            values = [each.detach().clone() for each in loaded]
             reset()
+            with torch.no_grad():
+                for each, value in zip(loaded, values, strict=True):
+                    each.copy_(value)
 
     def _embed(self, token_ids: Tensor) -> Tensor:
         rows: Tensor = self.embedder(token_ids, torch.ones_like(token_ids))

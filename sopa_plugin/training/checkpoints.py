@@ -115,5 +115,5 @@ def set_random_state(state: Mapping[str, Any]) -> None:
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
     torch.set_rng_state(state["torch"])
-    if torch.cuda.is_available() and state["cuda"] is not None:
+    if torch.cuda.is_available() and isinstance(state["cuda"], torch.Tensor):
         torch.cuda.set_rng_state(state["cuda"])

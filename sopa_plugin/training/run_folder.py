@@ -197,15 +197,20 @@ class RunFolder:
 
     def _make(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.exists() and not self._force and not _is_empty_folder(self.path):
-            raise self._occupied()  # another run began while this one read its data
-        new = self._beside("new")
+        new, old = self._beside("new"), self._beside("old")
         new.mkdir()
         write_file(new / CONFIG, json.dumps(self.config, indent=2) + "\n")
-        old = self._beside("old")
-        if self.path.exists():
+        if self._force and self.path.exists():
             os.rename(self.path, old)
-        os.rename(new, self.path)
+        elif _is_empty_folder(self.path):
+            self.path.rmdir()
+        try:
+            os.rename(new, self.path)
+        except OSError:
+            _remove(new)
+            if self.path.exists():  # another run began while this one read its data
+                raise self._occupied() from None
+            raise
         _remove(old)
 
     def _beside(self, what: str) -> Path:
@@ -259,7 +264,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all, whoever else writes it at the same time."""
+    """Writes a text file whole or not at all, also if another process writes it just now."""
     aside = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
         aside.write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@ An implementation of `dispatch.Kernel`. The backward pass is deterministic: it w
 best paths and adds up gradients atomically, as whole numbers of a unit that no sum can overflow.
 
 `TRITON_INTERPRET=1`, set before this is imported, runs it on CPU tensors: slowly, for tests.
-It has been tested that way, and compiled for GPUs, but has not run on one.
+On an H200 it gave the CPU kernel's scores bit for bit.
 """
 
 from __future__ import annotations

@@ -206,9 +206,10 @@ def test_a_journal_that_was_cut_off_is_gone_on_with(whole, tmp_path):
     journal.write_text(text[:-20])
     run_search(only, folder)
     assert trials(folder) == trials(whole)
-    journal.write_text("no json\n" + text)
-    with pytest.raises(UserError, match=r"study\.log: damaged"):
-        run_search(only, folder)
+    for line in ("no json", "{}"):
+        journal.write_text(f"{line}\n{text}")
+        with pytest.raises(UserError, match=r"study\.log: damaged"):
+            run_search(only, folder)
 
 
 def test_one_storage_is_searched_in_one_folder(tmp_path):

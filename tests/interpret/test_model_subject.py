@@ -116,7 +116,7 @@ def test_a_tokenizer_may_be_given(
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"no tokenizer: give it one, from_model\(model, tokenizer"):
         Explainer.from_model(loaded)
-    explainer = Explainer.from_model(loaded, AutoTokenizer.from_pretrained(tmp_path))
+    explainer = Explainer.from_model(loaded, tokenizer=AutoTokenizer.from_pretrained(tmp_path))
     expected = Explainer.from_model(model).document(TEXTS[0]).probabilities
     assert explainer.document(TEXTS[0]).probabilities == pytest.approx(expected)
 

@@ -385,6 +385,31 @@ def test_other_patterns_are_drawn_anew(tmp_path: Path) -> None:
     assert torch.equal(other.head.output.weight, model.head.output.weight)
 
 
+def test_what_a_file_lacks_is_drawn_and_what_it_has_is_kept(tmp_path: Path) -> None:
+    model = build({"type": "sopa", "patterns": {"4": 3, "2": 2}, "normalization": "batch"})
+    model.encoder.document_vector.norm.running_mean.fill_(0.25)
+    model.save(tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    lacking = {"encoder.arcs.bias", "encoder.document_vector.norm.weight"}
+    kept = {name: each for name, each in saved.items() if name not in lacking}
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    after = TextClassifier.from_pretrained(tmp_path).state_dict()
+    for name, before in kept.items():
+        assert torch.equal(before, after[name]), name
+    assert after["encoder.document_vector.norm.weight"].tolist() == [1] * 5
+    assert 0 < after["encoder.arcs.bias"].abs().max() < 10
+
+
+def test_vectors_of_another_vocabulary_are_drawn_anew(tmp_path: Path) -> None:
+    model = build({"type": "sopa", "patterns": {"4": 3, "2": 2}})
+    model.save(tmp_path)
+    embedder = {**model.config.embedder, "num_embeddings": 20}
+    other = TextClassifier.from_pretrained(
+        tmp_path, ignore_mismatched_sizes=True, embedder=embedder
+    )
+    assert other.embedder.weight.norm(dim=1).tolist() == pytest.approx([1] * 20)
+
+
 def test_building_a_model_draws_each_part_once() -> None:
     model = build({"type": "bilstm", "hidden_dim": 3})
     torch.manual_seed(0)
