@@ -1,4 +1,4 @@
-"""Weights of a saved model, or one error that says why they cannot be had."""
+"""Weights of a saved model: read whole, or one error that says why not; drawn where they lack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from safetensors import SafetensorError
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
@@ -37,6 +39,20 @@ def load_weights(kind: type[SavedModel], folder: Path) -> SavedModel:
             "another version of the code may have saved them: train the model again"
         )
     return model
+
+
+def draw_missing(module: nn.Module) -> None:
+    """Draws the weights of a module that transformers did not find in a file, and no others."""
+    own = (*module.parameters(), *module.buffers())
+    loaded = [each for each in own if getattr(each, "_is_hf_initialized", False)]
+    reset: Any = getattr(module, "reset_parameters", None)
+    if reset is None or len(loaded) == len(own):
+        return
+    values = [each.detach().clone() for each in loaded]
+    reset()
+    with torch.no_grad():
+        for each, value in zip(loaded, values, strict=True):
+            each.copy_(value)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.matcher import Matcher, save_matcher
 from sopa_plugin.matcher.compiler import compile_model, obstacle
-from sopa_plugin.models.loading import load_weights
+from sopa_plugin.models.loading import draw_missing, load_weights
 from sopa_plugin.models.model import Model, record
 from sopa_plugin.models.text_classifier_config import TextClassifierConfig
 from sopa_plugin.registry import Lazy, fill_defaults, import_plugins
@@ -279,17 +279,10 @@ class TextClassifier(PreTrainedModel, Model):
 
     def _init_weights(self, module: nn.Module) -> None:
         """Draws what a saved model lacks, or has of another size (`ignore_mismatched_sizes`)."""
-        own = (*module.parameters(), *module.buffers())
-        loaded = [each for each in own if getattr(each, "_is_hf_initialized", False)]
-        reset: Any = getattr(module, "reset_parameters", None)
         if module is self:
             init.zeros_(self.class_log_prior)
-        elif reset and len(loaded) < len(own):
-            values = [each.detach().clone() for each in loaded]
-            reset()
-            with torch.no_grad():
-                for each, value in zip(loaded, values, strict=True):
-                    each.copy_(value)
+        else:
+            draw_missing(module)
 
     def _embed(self, token_ids: Tensor) -> Tensor:
         rows: Tensor = self.embedder(token_ids, torch.ones_like(token_ids))
