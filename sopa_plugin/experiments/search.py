@@ -35,7 +35,7 @@ class Search:
 
     Arguments:
         base: the config of an experiment.
-        parameters: what is varied in it, by name. Where values do not go together, that trial fails.
+        parameters: what is varied in it, by name. A trial whose values do not go together fails.
         num_trials: how many configs are tried; the paper tries 30.
         metric: by which dev figure the best is picked: `-loss`, `+accuracy` or `+macro_f1`.
         sampler: `random`, as in the paper, or Optuna's `tpe`, which looks where it was good before.
