@@ -198,6 +198,10 @@ class SopaEncoder(PackedSeq2VecEncoder):
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors `[batch, K]` of `tokens [batch, tokens, input_dim]` under `mask`."""
+        if tokens.shape[-1] != self.input_dim:
+            raise ValueError(
+                f"tokens: expected [batch, tokens, {self.input_dim}], found {list(tokens.shape)}"
+            )
         packed = pack(tokens, mask)
         # Only real tokens: what stands in the padding cannot even spoil a gradient.
         rows = packed.rows[packed.index]

@@ -31,13 +31,13 @@ def draw_curves(
     figures = require("matplotlib.figure", "a picture")
     # the same picture is the same file
     with matplotlib.rc_context({"svg.hashsalt": "sopa", "svg.fonttype": "none"}):
-        width = 5.2 * len(description.data)
+        width = 5.2 * len(description.data) + 1.5  # of the legend
         figure = figures.Figure(figsize=(width, 4.2), layout="constrained")
         panels = figure.subplots(1, len(description.data), squeeze=False)
         for panel, data in zip(panels[0], description.data, strict=True):
             _draw_panel(panel, description, summaries, data)
         panels[0][0].set_ylabel("test accuracy (%)")
-        panels[0][-1].legend(fontsize="small")
+        panels[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1))
         figure.suptitle(description.title)
         for file in files:
             metadata = {"Date": None} if file.suffix == ".svg" else None

@@ -6,17 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.experiments.curve import draw_curves
 from sopa_plugin.experiments.description import Cell, Description
 from sopa_plugin.experiments.runner import CellState
 from sopa_plugin.experiments.statistics import RESAMPLES
-from sopa_plugin.experiments.summary import CellSummary, summarize
+from sopa_plugin.experiments.summary import CellSummary, summarize, too_small
 from sopa_plugin.experiments.tables import (
     SIGNIFICANT,
     accuracy_table,
     parameter_table,
     significance_table,
 )
+from sopa_plugin.registry import build
 from sopa_plugin.training.run_folder import write_file
 
 
@@ -55,8 +57,8 @@ def _markdown(
     tuned = "no tuning"
     if tuning.num_trials:
         limits = [
-            f"{name} {_by_cell(description, key)}"
-            for key, name in (("num_epochs", "at most so many epochs:"), ("patience", "patience"))
+            form.format(_by_cell(description, key))
+            for key, form in (("num_epochs", "at most {} epochs"), ("patience", "patience {}"))
             if getattr(tuning, key) is not None
         ]
         tuned = (
@@ -69,6 +71,7 @@ def _markdown(
         f"(parameters as the paper counts them); {tuned}. "
         f"{len(summaries)} of {len(states)} cells are finished: {runs} runs, {hours:.2f} hours "
         "added up.",
+        *_warnings(description, states),
         accuracy_table(description, summaries).markdown().rstrip(),
     ]
     if description.reference is not None:
@@ -86,6 +89,24 @@ def _markdown(
         parameter_table(description, summaries).markdown().rstrip(),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _warnings(description: Description, states: Sequence[CellState]) -> list[str]:
+    """What figures must not be taken for."""
+    samples = [
+        entry.title
+        for entry in description.data.values()
+        if build(DatasetReader, entry.config["dataset"]).is_embedded_sample
+    ]
+    small = {f"{description.data[each.data].title} ({each.size:,})" for each in too_small(states)}
+    warnings = []
+    if samples:
+        warnings.append(
+            f"**{', '.join(samples)}: the embedded sample; figures say nothing about real data.**"
+        )
+    if small:
+        warnings.append(f"Left open, for want of training examples: {', '.join(sorted(small))}.")
+    return warnings
 
 
 def _by_cell(description: Description, key: str) -> str:

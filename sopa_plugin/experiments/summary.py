@@ -61,13 +61,28 @@ class CellSummary:
         return {**plain.pop("cell"), "mean": self.mean, "deviation": self.deviation, **plain}
 
 
+def too_small(states: Sequence[CellState]) -> list[Cell]:
+    """Finished cells whose data have fewer training examples than the cell asks for."""
+    return [
+        state.cell
+        for state in states
+        if state.finished and _training_examples(state) < (state.cell.size or 0)
+    ]
+
+
+def _training_examples(state: CellState) -> int:
+    assert state.finished is not None
+    return int(state.finished[0].metrics["training_examples"])
+
+
 def summarize(description: Description, states: Sequence[CellState]) -> dict[Cell, CellSummary]:
-    """Every cell that is finished, in order."""
+    """Every cell that is finished, in order, but those that are `too_small`."""
     results = {state.cell: state.finished for state in states}
+    small = too_small(states)
     summaries = {}
     for state in states:
         finals = results[state.cell]
-        if finals is None:
+        if finals is None or state.cell in small:
             continue
         rival = None
         if description.reference not in (None, state.cell.model):

@@ -146,6 +146,9 @@ class RunReader:
         output.mkdir(parents=True, exist_ok=True)
         self.subject.model.save(output)
         shutil.copyfile(self.folder / CONFIG, output / CONFIG)
+        mode = (output / CONFIG).stat().st_mode
+        for file in output.iterdir():
+            file.chmod(mode)  # safetensors would keep its files to their owner
         write_file(output / CARD, edited.card(self.folder.resolve().name))
         write_file(output / METRICS, json.dumps(edited.after, indent=2) + "\n")
 

@@ -335,6 +335,14 @@ def test_choices_that_there_are_not_are_refused(options: dict[str, Any], message
         assert len(check(Seq2VecEncoder, {"type": "sopa", "patterns": PATTERNS, **options})) == 1
 
 
+def test_tokens_of_another_dimension_are_refused() -> None:
+    encoder = SopaEncoder(input_dim=6, patterns={3: 2})
+    with pytest.raises(
+        ValueError, match=r"tokens: expected \[batch, tokens, 6\], found \[2, 5, 4\]"
+    ):
+        encoder(torch.zeros(2, 5, 4), torch.ones(2, 5, dtype=torch.bool))
+
+
 def test_a_mask_of_another_shape_is_refused() -> None:
     tokens = torch.randn(2, 6, DIM)
     with pytest.raises(ValueError, match=r"mask: expected \[2, 6\].* found \[2, 5\]"):

@@ -160,6 +160,17 @@ def test_results_on_other_examples_are_not_compared(description, tmp_path, tools
     assert [each["comparison"] for each in table(tmp_path)[1]] == [None, None]
 
 
+def test_more_examples_than_there_are_is_left_open(description, tmp_path, tools):
+    run_experiment, table = tools
+    description |= {"models": description["models"][:1], "sizes": [60, 100_000, None]}
+    description |= {"reference": None}
+    run_experiment(description, tmp_path)
+    assert [each["size"] for each in table(tmp_path)[1]] == [60, None]
+    text = (tmp_path / "report" / "table.md").read_text()
+    assert "Left open, for want of training examples: SST (100,000)." in text
+    assert "**SST: the embedded sample; figures say nothing about real data.**" in text
+
+
 def _die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -351,6 +351,8 @@ def test_silencing_shows_dev_figures_and_saves_a_copy(
     assert np.allclose(matcher.log_probabilities(dev["text"]), predicted, atol=1e-4)
     told = "matches nothing" if replacement == "no_match" else "held at"
     assert f"- 2-1 {told}" in (copy / "README.md").read_text()
+    # Whoever may read the run's config may read the copy.
+    assert len({file.stat().st_mode for file in copy.iterdir()}) == 1
     # Nothing of the run has changed, and nothing is ever overwritten.
     assert before == {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
     with pytest.raises(UserError, match="exists already; an edited model is saved in a new folder"):
