@@ -163,7 +163,7 @@ def test_filters_of_a_cnn_read_as_patterns(make_model: Callable[..., TextClassif
                 x[0, label] - torch.cat([x[0, :label], x[0, label + 1 :]]).logsumexp(0)
                 for x in (base, again)
             ]
-            assert effect == pytest.approx(float(odds[0] - odds[1]), abs=1e-6)
+            assert effect == pytest.approx(float((odds[0] - odds[1]).detach()), abs=1e-6)
 
 
 def test_unknown_words_are_shown_as_they_were_written(
