@@ -118,8 +118,12 @@ def _document_parser(actions: argparse._SubParsersAction) -> None:
 def _report_parser(actions: argparse._SubParsersAction) -> None:
     parser = actions.add_parser("report", help="the whole model on one page")
     parser.add_argument("-k", type=_count, default=5, help="phrases of each pattern (default 5)")
-    parser.add_argument("--examples", type=_count, default=5, help="documents of each kind")
-    parser.add_argument("--shown", type=_count, default=6, help="contributions of each document")
+    parser.add_argument(
+        "--examples", type=_count, default=5, help="documents of each kind (default 5)"
+    )
+    parser.add_argument(
+        "--shown", type=_count, default=6, help="contributions of each document (default 6)"
+    )
     _add_data(parser, "dev")
     _add_replacement(parser)
     _add_common(parser, ("text", "json", "html"))

@@ -54,5 +54,4 @@ def plot_growth(
         axes.set_xlabel(name)
         axes.set_ylabel("ms")
         axes.legend(frameon=False)
-    Path(file).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=150)

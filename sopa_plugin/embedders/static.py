@@ -37,8 +37,7 @@ class StaticEmbedder(TokenEmbedder):
             when the model is first built for training. null: random vectors.
         member: The file within a zip archive that holds several.
         whiten: How far the file's vectors are decorrelated over the vocabulary, before they are
-            scaled: 0 not at all, 1 fully; see `whitened`. Not in the paper. Measured on SST
-            it helps with thousands of training sentences and harms with a hundred.
+            scaled: 0 not at all, 1 fully; see `whitened`. Not in the paper.
         embedding_dim: Dimension of the vectors; null takes the file's, or 300 without a file.
         trainable: Whether the vectors are trained; null trains only random ones.
         normalize: Scale each vector to unit length, as in the paper (trained vectors start so).

@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         type=int,
         default=default_workers(),
         metavar="N",
-        help="processes that train at the same time, each with one thread; by default one a core; "
-        "0 trains in this process",
+        help="processes that train at the same time, each with one thread; by default one a GPU "
+        "or, without any, one a core; 0 trains in this process",
     )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate", action="store_true", help="check the description and stop")

@@ -93,10 +93,11 @@ def _markdown(
 
 def _warnings(description: Description, states: Sequence[CellState]) -> list[str]:
     """What figures must not be taken for."""
+    read = {cell.data: description.config(cell, 0)["dataset"] for cell in description.cells()}
     samples = [
-        entry.title
-        for entry in description.data.values()
-        if build(DatasetReader, entry.config["dataset"]).is_embedded_sample
+        description.data[name].title
+        for name, dataset in read.items()
+        if build(DatasetReader, dataset).is_embedded_sample
     ]
     small = {f"{description.data[each.data].title} ({each.size:,})" for each in too_small(states)}
     warnings = []

@@ -38,7 +38,9 @@ class Store:
             return None
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-            return content[FAILURE] if FAILURE in content else Result(**content)
+            if FAILURE in content:
+                return f"{content[FAILURE]} (to try again, delete {file})"
+            return Result(**content)
         except (ValueError, TypeError) as error:
             logger.warning("%s: no result (%s); it is run again", file, error)
             return None
@@ -62,11 +64,11 @@ class Store:
                     result = run_once(config, run)
                     _write(file, asdict(result))
                 except TrainingFailed as error:
-                    result = str(error)
-                    _write(file, {"config": config, FAILURE: result})
+                    _write(file, {"config": config, FAILURE: str(error)})
                     remove_run(run)
-        if isinstance(result, str):
-            raise TrainingFailed(f"{result} (to try again, delete {file})")
+                    result = self.find(label, config)
+        if not isinstance(result, Result):
+            raise TrainingFailed(result)
         return result
 
     def _file(self, label: str, config: Mapping[str, Any]) -> Path:

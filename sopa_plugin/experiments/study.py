@@ -55,8 +55,10 @@ def open_study(
         before = study.user_attrs.get(SETTINGS)
         if before is None:
             study.set_user_attr(SETTINGS, settings)
-        elif before != settings:
-            changed = sorted(key for key in settings if before.get(key) != settings[key])
+            return study  # type: ignore[no-any-return]
+        # a setting that is not among them came with a later version
+        changed = sorted(key for key in settings if before.get(key, settings[key]) != settings[key])
+        if changed:
             raise UserError(
                 f"{folder}: the search in this folder is another one; it differs in "
                 f"{', '.join(changed)}. Go on with the same, or choose another folder with -s"

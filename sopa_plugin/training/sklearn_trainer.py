@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from datasets import DatasetDict
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.extras import require
 from sopa_plugin.models import Model
 from sopa_plugin.models.linear_model import LinearModel
@@ -106,7 +106,7 @@ class SklearnTrainer(Trainer):
 def _check_classes(labels: np.ndarray, names: list[str]) -> None:
     missing = [name for number, name in enumerate(names) if number not in labels]
     if missing:
-        raise UserError(
+        raise TrainingFailed(
             f"the training set has no example of the class '{missing[0]}'; expected some of each "
             "class (of a small subset, another dataset.subsample_seed may have)"
         )

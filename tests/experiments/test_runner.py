@@ -85,7 +85,8 @@ def test_a_failed_trial_is_passed_over_and_not_tried_again(
 
     description["models"][0]["parameters"]["frequency"]["values"] = [100_000]
     for _ in range(2):
-        with pytest.raises(UserError, match=r"sst\.hard\.all: every trial failed: model\.min_freq"):
+        message = r"sst\.hard\.all: every trial failed: model\.min_freq.*\(to try again, delete "
+        with pytest.raises(UserError, match=message):
             run_experiment(description, tmp_path)
 
 

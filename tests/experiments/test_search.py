@@ -14,6 +14,7 @@ import pytest
 from sopa_plugin.command_line import run_command
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.experiments import Search, run_search, search
+from sopa_plugin.experiments.study import SETTINGS
 from sopa_plugin.registry import ConfigError, build
 
 ROOT = Path(__file__).parents[2]
@@ -210,6 +211,15 @@ def test_a_journal_that_was_cut_off_is_gone_on_with(whole, tmp_path):
         journal.write_text(f"{line}\n{text}")
         with pytest.raises(UserError, match=r"study\.log: damaged"):
             run_search(only, folder)
+
+
+def test_a_study_that_knew_fewer_settings_is_gone_on_with(tmp_path):
+    study = search.study_of(build(Search, SPACE), tmp_path, None)
+    before = study.user_attrs[SETTINGS]
+    study.set_user_attr(SETTINGS, {key: each for key, each in before.items() if key != "sampler"})
+    search.study_of(build(Search, SPACE), tmp_path, None)
+    with pytest.raises(UserError, match="it differs in seed"):
+        search.study_of(build(Search, {**SPACE, "seed": 2}), tmp_path, None)
 
 
 def test_one_storage_is_searched_in_one_folder(tmp_path):
