@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from sopa_plugin.benchmarks import SECTIONS, run_benchmarks
-from sopa_plugin.command_line import run_command
+from sopa_plugin.cli import run_command
 from sopa_plugin.errors import UserError
 
 

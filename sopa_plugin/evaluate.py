@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from sopa_plugin.command_line import (
+from sopa_plugin.cli import (
     add_device,
     add_include_package,
     choose_device,

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 
-from sopa_plugin.command_line import (
+from sopa_plugin.cli import (
     add_device,
     add_include_package,
     check_output,

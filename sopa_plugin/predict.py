@@ -10,15 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from sopa_plugin.command_line import (
+from sopa_plugin.cli import (
     add_device,
     add_include_package,
     check_output,
     choose_device,
     run_command,
 )
+from sopa_plugin.compiled import load_matcher
 from sopa_plugin.errors import UserError
-from sopa_plugin.matcher import load_matcher
 from sopa_plugin.prediction import Predictor, predict_stream
 from sopa_plugin.registry import import_plugins
 

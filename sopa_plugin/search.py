@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.command_line import (
+from sopa_plugin.cli import (
     add_include_package,
     add_override,
     log_experiments_alone,
     run_command,
 )
+from sopa_plugin.comparisons import Search, run_search
 from sopa_plugin.errors import UserError
-from sopa_plugin.experiments import Search, run_search
 from sopa_plugin.registry import (
     ConfigError,
     apply_overrides,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sopa_plugin.command_line import add_include_package, add_override, run_command
+from sopa_plugin.cli import add_include_package, add_override, run_command
 from sopa_plugin.registry import ConfigError, check, fill_defaults, import_plugins, load_config
 from sopa_plugin.training import Experiment, run_experiment
 

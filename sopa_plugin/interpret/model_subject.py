@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from sopa_plugin.compiled import Matcher, load_matcher
+from sopa_plugin.compiled.compiler import obstacle
+from sopa_plugin.compiled.words import Words
 from sopa_plugin.data.batches import Batch, Documents
 from sopa_plugin.data.tokenizers.whitespace import BLANKS
 from sopa_plugin.encoders import CnnEncoder, SopaEncoder
@@ -20,9 +23,6 @@ from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.render.markup import CONTINUES
 from sopa_plugin.interpret.subject import VOCABULARY_CHUNK, Encoded, Subject
-from sopa_plugin.matcher import Matcher, load_matcher
-from sopa_plugin.matcher.compiler import obstacle
-from sopa_plugin.matcher.words import Words
 from sopa_plugin.models import TextClassifier, load_model
 
 

@@ -15,14 +15,14 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from sopa_plugin.compiled import Matcher, save_matcher
+from sopa_plugin.compiled.compiler import compile_model, obstacle
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
 from sopa_plugin.embedders import TokenEmbedder, configured
 from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
 from sopa_plugin.encoders.packing import Packed, offsets_of, pad
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
-from sopa_plugin.matcher import Matcher, save_matcher
-from sopa_plugin.matcher.compiler import compile_model, obstacle
 from sopa_plugin.models.loading import draw_missing, load_weights
 from sopa_plugin.models.model import Model, record
 from sopa_plugin.models.text_classifier_config import TextClassifierConfig

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from sopa_plugin import explain
-from sopa_plugin.command_line import run_command
+from sopa_plugin.cli import run_command
+from sopa_plugin.compiled import load_matcher
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.runs import RunReader
-from sopa_plugin.matcher import load_matcher
 from sopa_plugin.models import load_model
 from sopa_plugin.training import run_experiment
 

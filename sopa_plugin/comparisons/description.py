@@ -1,0 +1,275 @@
+"""What an experiment compares: models on data sets, on all or some of the training examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sopa_plugin.comparisons.parameters import Parameter
+from sopa_plugin.comparisons.space import space_problems, trial_problems
+from sopa_plugin.registry import build, check
+from sopa_plugin.training import Experiment
+from sopa_plugin.training.experiment import MAX_SEED
+from sopa_plugin.training.metric_tracker import ValidationMetric
+
+ALL = "all"  # how files and tables call the whole training set
+_LIMITS = ("num_epochs", "patience")
+_SIZE = re.compile(r"[1-9]\d*")
+
+
+@dataclass
+class Tuning:
+    """How each model is tuned, on each data set and training size alike.
+
+    Attributes:
+        num_trials: how many configs a random search tries; 0 takes the model's config as it is.
+        metric: by which dev figure the best is picked: `-loss`, `+accuracy` or `+macro_f1`.
+        num_epochs, patience: of every run, of trainers that have these; null leaves each its own.
+            Either a number, or numbers by training size (`{'100': 250, all: 30}`), or by name of a
+            data set that is taken whole (`{roc: 60, all: 30}`): an epoch of a small training set is
+            a few steps. What is not named takes `all`'s.
+        seed: of the search.
+    """
+
+    num_trials: int = 30
+    metric: ValidationMetric = "-loss"
+    num_epochs: int | dict[str, int] | None = None
+    patience: int | dict[str, int] | None = None
+    seed: int = 1
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Problems with values that type hints cannot tell."""
+        if params["num_trials"] < 0:
+            yield "num_trials", f"expected at least 0, found {params['num_trials']}"
+        if params["seed"] < 0:
+            yield "seed", f"expected at least 0, found {params['seed']}"
+        for key in _LIMITS:
+            value = params[key]
+            if isinstance(value, Mapping) and ALL not in value:
+                yield key, f"expected '{ALL}' among the sizes, found {', '.join(value) or 'none'}"
+            for limit in value.values() if isinstance(value, Mapping) else [value]:
+                if limit is not None and limit < 1:
+                    yield key, f"expected at least 1, found {limit}"
+
+    def limit(self, key: str, data: str, size: int | None) -> int | None:
+        """`num_epochs` or `patience` for a training size of a data set."""
+        value: int | dict[str, int] | None = getattr(self, key)
+        name = data if size is None else str(size)
+        return value.get(name, value[ALL]) if isinstance(value, dict) else value
+
+
+@dataclass
+class DataEntry:
+    """A data set that models are compared on.
+
+    Attributes:
+        name: how files call it.
+        title: how tables call it.
+        config: what of an experiment's config belongs to it: `dataset`, often `tokenizer`.
+    """
+
+    name: str
+    title: str
+    config: dict[str, Any]
+
+
+@dataclass
+class ModelEntry:
+    """A model that is compared.
+
+    Attributes:
+        name: how files call it.
+        title: how tables call it.
+        config: what of an experiment's config belongs to it: `model`, `trainer`; what it has in
+            common with the data set's is the model's.
+        parameters: what its search varies.
+    """
+
+    name: str
+    title: str
+    config: dict[str, Any]
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+
+
+@dataclass
+class Published:
+    """Figures from elsewhere to stand beside one's own.
+
+    Attributes:
+        title: whose they are, and what they were made with.
+        accuracies: in percent, by model, data set and training size (`all` or a number).
+        parameters: as they were printed, by model and data set.
+    """
+
+    title: str
+    accuracies: dict[str, dict[str, dict[str, float]]]
+    parameters: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def accuracy(self, model: str, data: str, size: int | None) -> float | None:
+        """The percentage for a cell, if there is one."""
+        return self.accuracies.get(model, {}).get(data, {}).get(size_name(size))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one data set with one number of training examples (null: all)."""
+
+    data: str
+    model: str
+    size: int | None
+
+    @property
+    def name(self) -> str:
+        """For file names and messages."""
+        return f"{self.data}.{self.model}.{size_name(self.size)}"
+
+
+class Description:
+    """An experiment, as a Jsonnet file describes it.
+
+    Arguments:
+        title: what tables and pictures are headed by.
+        data: the data sets.
+        models: the models, in the order of the table.
+        sizes: numbers of training examples; null is all there are. A smaller set is part of every
+            larger one, and with the same seed the same for every model.
+        seeds: each model's best config is trained once with each; a seed also draws the subset of
+            the training examples. Trials of the search take the first one.
+        tuning: how models are tuned.
+        reference: the model that others are tested against.
+        published: figures to stand beside.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        data: Sequence[DataEntry],
+        models: Sequence[ModelEntry],
+        sizes: Sequence[int | None] = (None,),
+        seeds: Sequence[int] = (1, 2, 3),
+        tuning: Tuning | None = None,
+        reference: str | None = None,
+        published: Published | None = None,
+    ) -> None:
+        self.title = title
+        self.data = {entry.name: entry for entry in data}
+        self.models = {entry.name: entry for entry in models}
+        self.sizes = list(sizes)
+        self.seeds = list(seeds)
+        self.tuning = tuning or Tuning()
+        self.reference = reference
+        self.published = published
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Whether every model's config fits every data set, and takes every value of its space."""
+        for key in ("data", "models", "sizes", "seeds"):
+            if not params[key]:
+                yield key, "expected at least one, found none"
+        for key in ("data", "models"):
+            names = [entry["name"] for entry in params[key]]
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                yield key, f"'{name}' is there twice; expected different names"
+            for name in names:
+                if not re.fullmatch(r"[\w-]+", name):
+                    yield key, f"expected a name of letters, digits, _ and -; found '{name}'"
+        names = [entry["name"] for entry in params["models"]]
+        if params["reference"] is not None and params["reference"] not in names:
+            yield "reference", f"no model is called '{params['reference']}'"
+        for size in params["sizes"]:
+            if size is not None and size < 1:
+                yield "sizes", f"expected numbers above 0, or null for all; found {size}"
+        for seed in params["seeds"]:
+            if not 0 <= seed <= MAX_SEED:
+                yield "seeds", f"expected numbers from 0 to {MAX_SEED}, found {seed}"
+        for key in ("sizes", "seeds"):
+            for each in dict.fromkeys(params[key]):
+                if params[key].count(each) > 1:
+                    yield key, f"{size_name(each)} is there twice; expected different ones"
+        data_names = [entry["name"] for entry in params["data"]]
+        tuning = {**vars(Tuning()), **(params["tuning"] or {})}
+        yield from _limit_problems(tuning, data_names)
+        yield from dict.fromkeys(_config_problems(params["data"], params["models"], tuning))
+
+    def cells(self) -> list[Cell]:
+        """Everything that is compared."""
+        return [
+            Cell(data, model, size)
+            for data in self.data
+            for size in self.sizes
+            for model in self.models
+        ]
+
+    def config(self, cell: Cell, seed: int) -> dict[str, Any]:
+        """The config of a cell, before its search."""
+        config = merge(self.data[cell.data].config, self.models[cell.model].config)
+        if cell.size is not None:
+            config["dataset"]["max_train_examples"] = cell.size
+            config["dataset"]["subsample_seed"] = seed
+        for key in _LIMITS:
+            value = self.tuning.limit(key, cell.data, cell.size)
+            trainer = {**config.get("trainer", {}), key: value}
+            if value is not None and not check(Experiment, {**config, "trainer": trainer}):
+                config["trainer"] = trainer
+        return {**config, "seed": seed}
+
+
+def _limit_problems(
+    tuning: Mapping[str, Any], data_names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Limits of what is neither a size nor a data set, which nothing would take."""
+    for key in _LIMITS:
+        limits = tuning.get(key)
+        for name in limits if isinstance(limits, Mapping) else ():
+            if not _SIZE.fullmatch(name) and name not in (ALL, *data_names):
+                known = ", ".join(data_names) or "none"
+                yield (
+                    f"tuning.{key}",
+                    f"expected numbers of training examples, data sets ({known}) and '{ALL}'; "
+                    f"found '{name}'",
+                )
+
+
+def _config_problems(
+    data: Sequence[Mapping[str, Any]],
+    models: Sequence[Mapping[str, Any]],
+    tuning: Mapping[str, Any],
+) -> Iterator[tuple[str, str]]:
+    """Problems of every model with every data set, often the same ones."""
+    for number, model in enumerate(models):
+        path = f"models.{number}"
+        sound = True
+        for place, each in enumerate(data):
+            for problem in check(Experiment, merge(each["config"], model["config"])):
+                sound = False
+                of_data = problem.path.startswith("dataset")
+                yield f"data.{place}.config" if of_data else f"{path}.config", str(problem)
+        if sound and data:  # the data set does not change what a model takes
+            config = merge(data[0]["config"], model["config"])
+            parameters = build(dict[str, Parameter], model.get("parameters", {}))
+            problems = list(space_problems(config, parameters))
+            for name, message in problems:
+                yield f"{path}.parameters.{name}", message
+            if not problems and tuning["seed"] >= 0:
+                trials = trial_problems(config, parameters, tuning["seed"], tuning["num_trials"])
+                for message in trials:
+                    yield f"{path}.parameters", message
+
+
+def merge(data: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of an experiment, from what belongs to its data and to its model."""
+    config = {**data, **model}
+    for key in ("dataset", "trainer"):
+        if isinstance(config.get(key), str):  # short for its type
+            config[key] = {"type": config[key]}
+    if isinstance(config.get("dataset"), Mapping):
+        config["dataset"] = dict(config["dataset"])
+    return config
+
+
+def size_name(size: int | None) -> str:
+    """A number of training examples in words."""
+    return ALL if size is None else str(size)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from sopa_plugin.comparisons import Description
+from sopa_plugin.comparisons.description import Cell
+from sopa_plugin.comparisons.statistics import Comparison
+from sopa_plugin.comparisons.summary import CellSummary, parameter_counts
+from sopa_plugin.comparisons.tables import (
+    accuracy_table,
+    parameter_table,
+    significance_table,
+    thousands,
+)
+from sopa_plugin.registry import build
+
+
+@pytest.fixture
+def summaries():
+    counts = {"paper": 255_017, "trained": 200_000, "total": 1_000_000}
+    worse = Comparison(-3.0, -5.0, -1.0, 0.004)
+
+    def cell(model, size, accuracies, comparison=None):
+        key = Cell("sst", model, size)
+        return key, CellSummary(key, accuracies, 60, counts, 1.0, 2, comparison, {})
+
+    return dict(
+        [
+            cell("dan", 60, [70.0, 72.0]),
+            cell("hard", 60, [68.0, 68.0], worse),
+            cell("dan", None, [80.0, 81.0]),
+        ]
+    )
+
+
+def test_accuracy_table(description, summaries):
+    table = accuracy_table(build(Description, description), summaries).markdown()
+    assert table.splitlines() == [
+        "| Model | SST (60) | SST (all) |",
+        "| --- | --- | --- |",
+        "| Hard | 68.0 ± 0.0 (255K) † | – |",
+        "| DAN | **71.0 ± 1.4 (255K)** | **80.5 ± 0.7 (255K)** |",
+        "| – paper | 71.0 | 83.1 |",
+    ]
+
+
+def test_latex_has_the_same_figures_and_balances(description, summaries):
+    text = accuracy_table(build(Description, description), summaries).latex()
+    assert r"\textbf{71.0 $\pm$ 1.4 (255K)}" in text
+    assert r"68.0 $\pm$ 0.0 (255K)$^\dagger$" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {row.count("&") for row in rows} == {2}
+    assert text.count("{") == text.count("}")
+
+
+def test_latex_of_odd_titles(description, summaries):
+    description["models"][0]["title"] = r"a & b_{1} \alpha $x$ 5 % <~^> #"
+    text = accuracy_table(build(Description, description), summaries).latex()
+    assert (
+        r"a \& b\_\{1\} \textbackslash{}alpha \$x\$ 5 \% "
+        r"$<$\textasciitilde{}\textasciicircum{}$>$ \#"
+    ) in text
+
+
+def test_differences_and_parameters(description, summaries):
+    found = build(Description, description)
+    assert "-3.0 [-5.0, -1.0], p = 0.004" in significance_table(found, summaries).markdown()
+    assert "255,017 / 200,000 / 1,000,000" in parameter_table(found, summaries).markdown()
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(74, "74"), (6_978, "7K"), (255_017, "255K"), (1_505_102, "1.5M")]
+)
+def test_thousands(number, text):
+    assert thousands(number) == text
+
+
+def test_parameters_as_the_paper_counts_them():
+    # the paper's SoPa on SST: 300 dimensions, {6:20, 5:20, 4:10, 3:10, 2:10}, MLP 25
+    import torch
+
+    from sopa_plugin.encoders import SopaEncoder
+    from sopa_plugin.heads import ClassifierHead
+
+    patterns = {6: 20, 5: 20, 4: 10, 3: 10, 2: 10}
+    encoder = SopaEncoder(input_dim=300, patterns=patterns)
+    head = ClassifierHead.from_params(
+        {"type": "mlp", "hidden_dim": 25}, input_dim=encoder.get_output_dim(), num_labels=2
+    )
+    sizes = [sum(each.numel() for each in part.parameters()) for part in (encoder, head)]
+    metrics = {
+        "parameters_total": sum(sizes) + 5000,
+        "parameters_trainable": sum(sizes),
+        "parameters_encoder": sizes[0],
+        "parameters_encoder_released": encoder.parameter_counts()["released"],
+    }
+    assert parameter_counts(metrics)["paper"] == 255_017
+    assert isinstance(head, torch.nn.Module)
+    hard = {"parameters_total": 7, "parameters_trainable": 7, "parameters_features": 6}
+    assert parameter_counts(hard)["paper"] == 6
+
+
+def test_report_files(whole):
+    folder = whole / "report"
+    text = (folder / "table.md").read_text()
+    assert "4 of 4 cells are finished" in text
+    assert "12 runs" in text  # of 16, a best trial is the first seed's run
+    assert re.search(r"\| Hard \| [\d.]+ \| [\d.]+ \|", text) is None
+    cells = json.loads((folder / "table.json").read_text())
+    assert cells[0]["comparison"].keys() == {"difference", "low", "high", "p"}
+    svg = (folder / "curve.svg").read_text()
+    assert "training examples (SST)" in svg
+    assert "DAN" in svg
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    best = json.loads((folder / "best" / "sst.dan.60.json").read_text())
+    assert best["dataset"]["max_train_examples"] == 60

@@ -1,0 +1,277 @@
+"""The compiled model says what the model says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import normalizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from sopa_plugin.compiled import load_matcher, save_matcher
+from sopa_plugin.compiled.compiler import obstacle
+from sopa_plugin.compiled.pieces import Pieces
+from sopa_plugin.data.tokenizers import WordTokenizer
+from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.errors import UserError
+from sopa_plugin.models import Model, TextClassifier, load_model
+from sopa_plugin.predict import main as predict
+
+WORDS = ["good", "bad", "film", "a", "very", "not", "the", ",", "."]
+LABELS = ["negative", "neutral", "positive"]
+PATTERNS = {"2": 2, "3": 2, "5": 3}
+
+
+def build_sopa(**encoder: Any) -> TextClassifier:
+    return build({"type": "sopa", "patterns": PATTERNS, **encoder})
+
+
+def build(encoder: dict[str, Any] | None = None, **params: Any) -> TextClassifier:
+    torch.manual_seed(0)
+    config = {
+        "embedder": {"type": "static", "embedding_dim": 6},
+        "encoder": encoder or {"type": "sopa", "patterns": PATTERNS},
+        "head": {"type": "mlp", "hidden_dim": 5},
+        **params,
+    }
+    model: TextClassifier = Model.from_params(
+        config, tokenizer=make_tokenizer(WORDS), labels=LABELS
+    )
+    for parameter in model.parameters():  # far from the start
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model.eval()
+
+
+def texts() -> list[str]:
+    random = np.random.default_rng(0)
+    words = [*WORDS, "unheard-of", "[PAD]"]
+    some = [" ".join(random.choice(words, size)) for size in random.integers(0, 12, 300)]
+    return ["", " ", "good", "unheard-of", "a\xa0b", *some]
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        {},
+        {"semiring": "max_sum"},
+        {"semiring": "max_product", "encoding": "exp"},
+        {"semiring": "log"},
+        {"semiring": "sum_product"},
+        {"semiring": "boolean"},
+        {"self_loops": "shared"},
+        {"self_loops": "none", "epsilons": False},
+        {"epsilon_scale": 0.5, "self_loop_scale": 0.5, "bias_scale": 0.1},
+        {"boundary_loops": True, "final_epsilon": False},
+        {"boundary_tokens": True},
+        {"dropout": 0.5},
+        {"output": "score", "normalization": "none"},
+        {"normalization": "batch"},
+        {"type": "sopa_released"},
+        {"type": "sopa_released", "semiring": "max_sum"},
+    ],
+    ids=lambda each: "-".join(f"{key}={value}" for key, value in each.items()) or "default",
+)
+def test_same_labels_and_probabilities(encoder: dict[str, Any], tmp_path: Path) -> None:
+    model = build_sopa(**encoder)
+    expected = model.log_probabilities(texts())
+    save_matcher(model.to_matcher(), tmp_path)
+    loaded = load_matcher(tmp_path)
+    assert loaded is not None
+    for matcher in (model.to_matcher(), loaded):
+        found = matcher.log_probabilities(texts())
+        # Sums over many paths carry more rounding than a best path does.
+        sums = encoder.get("semiring") in ("log", "sum_product")
+        assert np.exp(found) == pytest.approx(np.exp(expected), abs=1e-5 if sums else 1e-6)
+        assert matcher.predict(texts()) == [LABELS[row.argmax()] for row in expected]
+    assert np.exp(expected).std(axis=0).min() > 1e-3  # or else nothing was shown
+
+
+def test_a_model_of_transformers_is_given_its_tokenizer(tmp_path: Path) -> None:
+    model = build_sopa()
+    model.save(tmp_path)
+    plain = TextClassifier.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"to_matcher\(tokenizer\)"):
+        plain.to_matcher()
+    matcher = plain.to_matcher(AutoTokenizer.from_pretrained(tmp_path))
+    assert matcher.predict(texts()) == model.to_matcher().predict(texts())
+
+
+def test_training_mode_makes_no_difference_and_is_kept() -> None:
+    model = build_sopa(dropout=0.9)
+    expected = model.to_matcher().table
+    model.train()
+    assert torch.equal(model.to_matcher().table, expected)
+    assert model.training
+
+
+def test_linear_head_and_lower_case() -> None:
+    model = build(head={"type": "linear"})
+    model.tokenizer = make_tokenizer(WORDS, lowercase=True)
+    shouted = ["A GOOD Film", "The BAD, NOT good"]
+    found = model.to_matcher().log_probabilities(shouted)
+    assert found == pytest.approx(model.log_probabilities(shouted), abs=1e-6)
+    assert found == pytest.approx(
+        model.to_matcher().log_probabilities([text.lower() for text in shouted]), abs=1e-12
+    )
+
+
+def test_it_does_not_change_when_the_model_is_trained_on() -> None:
+    model = build()
+    matcher = model.to_matcher()
+    before = matcher.log_probabilities(texts())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    assert (matcher.log_probabilities(texts()) == before).all()
+
+
+@pytest.mark.parametrize(
+    "encoder", [{"type": "cnn", "window_sizes": [2]}, {"type": "bilstm", "hidden_dim": 3}]
+)
+def test_other_encoders_say_why_not(encoder: dict[str, Any], tmp_path: Path) -> None:
+    model = build(encoder)
+    assert "encoder" in str(obstacle(model))
+    with pytest.raises(UserError, match=r"cannot be compiled.*encoder"):
+        model.to_matcher()
+    model.save(tmp_path)
+    assert load_matcher(tmp_path) is None
+
+
+def tokenizers() -> dict[str, PreTrainedTokenizerFast]:
+    """Tokenizers that do more than to split on blanks."""
+    more, folding, special, running = (make_tokenizer(WORDS) for _ in range(4))
+    more.add_tokens(["not very"])
+    folding.backend_tokenizer.normalizer = normalizers.NFKC()
+    special.split_special_tokens = False
+    running = WordTokenizer(lowercase=True).build(["good bad film the , . a"], [], [])
+    wrapped = make_tokenizer(WORDS)
+    wrapped.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[UNK] $A [UNK]", special_tokens=[("[UNK]", 1)]
+    )
+    return {
+        "added token": more,
+        "normalizer": folding,
+        "special tokens": special,
+        "running text": running,
+        "special tokens around": wrapped,
+    }
+
+
+@pytest.mark.parametrize("kind", list(tokenizers()))
+def test_any_tokenizer_of_the_library(kind: str, tmp_path: Path) -> None:
+    tokenizer = tokenizers()[kind]
+    model: TextClassifier = Model.from_params(
+        {
+            "embedder": {"type": "static", "embedding_dim": 6},
+            "encoder": {"type": "sopa", "patterns": PATTERNS},
+        },
+        tokenizer=tokenizer,
+        labels=LABELS,
+    )
+    hard = [*texts(), "The film isn't good, it's BAD.", "ｆｉｌｍ", "not very [PAD] [UNK]good"]
+    model.save(tmp_path)
+    matcher = load_matcher(tmp_path)
+    assert matcher is not None
+    assert isinstance(matcher.words, Pieces)
+    ids, offsets = matcher.words.encode(hard)
+    expected = tokenizer(hard)["input_ids"]
+    assert [ids[i:j].tolist() for i, j in pairwise(offsets.tolist())] == expected
+    found = matcher.log_probabilities(hard)
+    assert found == pytest.approx(model.log_probabilities(hard), abs=1e-6)
+
+
+def test_weights_in_half_precision_say_why_not() -> None:
+    assert "bfloat16" in str(obstacle(build().bfloat16()))
+
+
+def test_a_saved_model_has_its_matcher_and_a_changed_one_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = build()
+    model.save(tmp_path)
+    matcher = load_matcher(tmp_path)
+    assert matcher is not None
+    assert matcher.labels == LABELS
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["encoder.arcs.bias"] += 1
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert load_matcher(tmp_path) is None
+    assert "another model" in caplog.text
+    load_model(tmp_path).save(tmp_path)
+    assert load_matcher(tmp_path) is not None
+
+
+def test_it_needs_nothing_else(tmp_path: Path) -> None:
+    """One file, and neither transformers nor the model's own code."""
+    model = build()
+    save_matcher(model.to_matcher(), tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["matcher.safetensors"]
+    program = (
+        "import sys, json; from sopa_plugin.compiled import load_matcher; "
+        f"matcher = load_matcher({str(tmp_path)!r}); "
+        f"print(json.dumps(matcher.log_probabilities({texts()[:20]!r}).tolist())); "
+        "assert not {'transformers', 'datasets', 'accelerate', '_jsonnet'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.array(json.loads(done.stdout)) == pytest.approx(
+        model.log_probabilities(texts()[:20]), abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "empty"])
+def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
+    file = tmp_path / "matcher.safetensors"
+    save_matcher(build().to_matcher(), tmp_path)
+    if damage == "other":
+        save_file({"x": torch.zeros(1)}, file)
+    else:
+        file.write_bytes(file.read_bytes()[: 1000 if damage == "cut" else 0])
+    with pytest.raises(UserError, match=r"matcher\.safetensors.*damaged"):
+        load_matcher(tmp_path)
+
+
+def test_the_table_is_that_of_the_encoder() -> None:
+    model = build_sopa(boundary_tokens=True)
+    assert isinstance(model.encoder, SopaEncoder)
+    table = model.to_matcher().table
+    with torch.no_grad():
+        scores, _ = model.encoder.arc_scores(model.embedder.weight)
+        zero, _ = model.encoder.arc_scores(torch.zeros(1, 6))
+    assert torch.allclose(table[:-1], scores)
+    assert torch.allclose(table[-1], zero[0])
+
+
+def test_predict_uses_it_and_says_the_same_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lines = tmp_path / "model", tmp_path / "lines.txt"
+    folder.mkdir()
+    build().save(folder)
+    lines.write_text("".join(text + "\n" for text in texts()), encoding="utf-8")
+
+    def answers(name: str) -> list[dict[str, Any]]:
+        output = tmp_path / name
+        predict([str(folder), "-i", str(lines), "-O", str(output)])
+        return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sopa_plugin.models.load_model", None)
+        compiled = answers("compiled")
+    (folder / "matcher.safetensors").unlink()
+    plain = answers("plain")
+    assert [each["text"] for each in compiled] == texts()
+    for ours, expected in zip(compiled, plain, strict=True):
+        assert ours["label"] == expected["label"]
+        assert ours["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)
