@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sopa_plugin.comparisons.__main__ import read_description
 
+from sopa_plugin.experiments import read_description
 from sopa_plugin.registry import apply_overrides, check, fill_defaults, load_config
 from sopa_plugin.search import read_search
 from sopa_plugin.training import Experiment, run_experiment
