@@ -19,11 +19,11 @@ from sopa_plugin.cli import (
     run_command,
 )
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import write_file
 from sopa_plugin.interpret.explanation import SUFFIXES, Explanation
 from sopa_plugin.interpret.runs import RunReader
 from sopa_plugin.prediction import CONVERT, decode_line, read_lines
 from sopa_plugin.registry import import_plugins
-from sopa_plugin.training.run_folder import write_file
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -18,8 +18,8 @@ from sopa_plugin.comparisons.tables import (
     significance_table,
 )
 from sopa_plugin.data.readers import DatasetReader
+from sopa_plugin.files import write_file
 from sopa_plugin.registry import build
-from sopa_plugin.training.run_folder import write_file
 
 
 def write_report(

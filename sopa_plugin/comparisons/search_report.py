@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.extras import require
-from sopa_plugin.training.run_folder import write_file
+from sopa_plugin.files import write_file
 
 if TYPE_CHECKING:
     from optuna import Study

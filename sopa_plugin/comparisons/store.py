@@ -13,7 +13,7 @@ from typing import Any
 from sopa_plugin.comparisons.locks import locked
 from sopa_plugin.comparisons.single_run import Result, remove_run, run_once
 from sopa_plugin.errors import TrainingFailed
-from sopa_plugin.training.run_folder import write_file
+from sopa_plugin.files import write_file
 
 logger = logging.getLogger(__name__)
 FAILURE = "failure"  # why a run failed, in place of its figures

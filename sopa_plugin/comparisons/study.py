@@ -11,7 +11,7 @@ from uuid import uuid4
 from sopa_plugin.comparisons.locks import locked
 from sopa_plugin.errors import UserError
 from sopa_plugin.extras import require
-from sopa_plugin.training.run_folder import write_file
+from sopa_plugin.files import write_file
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -14,6 +14,7 @@ from datasets import Dataset
 
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import write_file
 from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
 from sopa_plugin.interpret.editing import Edits, hold, silence
@@ -27,7 +28,7 @@ from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.registry import build
 from sopa_plugin.training.evaluation import evaluate_split
 from sopa_plugin.training.metrics import classification_metrics
-from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, read_config, write_file
+from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, read_config
 
 NO_DOCUMENT = "no document to explain: expected a text or a file with one a line"
 

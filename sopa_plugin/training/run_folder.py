@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import read_json, write_file
 from sopa_plugin.models import Model
 from sopa_plugin.training.processes import processes
 
@@ -254,24 +255,7 @@ def is_run_folder(path: Path) -> bool:
 
 def read_config(path: Path) -> dict[str, Any]:
     """The filled-in config of a run."""
-    file = path / CONFIG
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{file}: cannot be read ({error}); expected the folder of a run"
-        ) from error
-
-
-def write_file(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all, also if another process writes it just now."""
-    aside = path.with_name(f".{path.name}.new-{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    return read_json(path / CONFIG, "the folder of a run")  # type: ignore[no-any-return]
 
 
 def _is_empty_folder(path: Path) -> bool:

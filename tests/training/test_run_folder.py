@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.training.run_folder import RunFolder, write_file
+from sopa_plugin.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 CONFIG = {"dataset": {"type": "sst"}, "model": {}, "trainer": {"lr": 1}}
@@ -165,24 +165,3 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         with pytest.raises(UserError):
             RunFolder(tmp_path / "run", CONFIG, **options)
     assert (tmp_path / "run").read_text() == "text"
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    write_file(tmp_path / "file", "before")
-    with pytest.raises(UnicodeEncodeError):
-        write_file(tmp_path / "file", "after\ud800")
-    assert (tmp_path / "file").read_text() == "before"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
-
-
-def test_two_processes_write_the_same_file(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from sopa_plugin.training.run_folder import write_file\n"
-        "for _ in range(1000): write_file(Path(sys.argv[1]), sys.argv[2] * 1000)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "file")]
-    both = [subprocess.Popen([*command, each], cwd=ROOT) for each in "ab"]
-    assert [each.wait(timeout=300) for each in both] == [0, 0]
-    assert (tmp_path / "file").read_text() in ("a" * 1000, "b" * 1000)
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
