@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.leave_one_out import Replacement
-from sopa_plugin.interpret.model_subject import ModelSubject
+from sopa_plugin.interpret.subject import ModelSubject
 
 EDITS = "edits"
 """Key of the `sopa_plugin` entry of `config.json` that records what was edited."""

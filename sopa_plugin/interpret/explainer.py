@@ -30,7 +30,7 @@ from sopa_plugin.interpret.matching import (
     spell,
 )
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
-from sopa_plugin.interpret.subject import Encoded, EncoderSubject, Subject
+from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
 from sopa_plugin.interpret.top_matches import TopMatches
 from sopa_plugin.wfsa import document_scores
 from sopa_plugin.wfsa.reference import Recurrence
@@ -77,8 +77,6 @@ class Explainer:
         Raises:
             UserError: There is none, or its encoder has no patterns.
         """
-        from sopa_plugin.interpret.model_subject import ModelSubject
-
         return cls(ModelSubject.load(folder), replacement)
 
     @classmethod
@@ -93,8 +91,6 @@ class Explainer:
         Raises:
             UserError: Its encoder has no patterns, or there is no tokenizer.
         """
-        from sopa_plugin.interpret.model_subject import ModelSubject
-
         return cls(ModelSubject(model, tokenizer), replacement)
 
     @classmethod

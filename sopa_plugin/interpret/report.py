@@ -13,10 +13,10 @@ from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.faithfulness import comprehensiveness, random_spans, sufficiency
-from sopa_plugin.interpret.model_subject import ModelSubject
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.render.report_page import report_html
 from sopa_plugin.interpret.render.terminal import report_text
+from sopa_plugin.interpret.subject import ModelSubject
 
 CHECKED = 100
 """Documents over which faithfulness is measured, spread evenly over the set."""

@@ -21,10 +21,10 @@ from sopa_plugin.interpret.editing import Edits, hold, silence
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import Replacement
-from sopa_plugin.interpret.model_subject import ModelSubject
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.render.markup import signed
 from sopa_plugin.interpret.report import ModelReport, read_model
+from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.registry import build
 from sopa_plugin.training.evaluation import evaluate_split
 from sopa_plugin.training.metrics import classification_metrics

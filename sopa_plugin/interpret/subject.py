@@ -1,22 +1,33 @@
-"""What is read: an encoder of soft patterns, where its token vectors come from, what uses it."""
+"""What is read: soft patterns, where their token vectors come from, and what uses their scores."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.encoders import CnnEncoder, SopaEncoder
+from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import pattern_names, unknown_pattern
+from sopa_plugin.interpret.render.markup import CONTINUES
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from sopa_plugin.compiled import Matcher
+    from sopa_plugin.models import TextClassifier
 
 VOCABULARY_CHUNK = 4096
+"""Words of a vocabulary that are embedded at once."""
 
 
 class Encoded(NamedTuple):
@@ -38,7 +49,6 @@ class Subject(ABC):
 
     Attributes:
         encoder: the soft patterns; of a CNN, those that it is equal to.
-        names: the patterns' names, in the encoder's order.
         columns: which number of the document vector each pattern's score becomes.
         labels: the classes; empty where no head is read.
     """
@@ -125,6 +135,9 @@ class EncoderSubject(Subject):
             tokens of a document to their vectors `[tokens, dim]`.
         head: a function from document vectors to class scores.
         labels: the classes, in the head's order.
+
+    Raises:
+        UserError: There is a head without labels, or labels without a head.
     """
 
     def __init__(
@@ -151,34 +164,27 @@ class EncoderSubject(Subject):
         )
 
     def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
-        ids = np.concatenate([np.zeros(0, dtype=np.int64), *documents])
-        offsets = np.cumsum([0, *(len(document) for document in documents)])
-        if isinstance(self._vectors, Mapping):
+        ids, offsets = _packed(documents)
+        index, groups = np.arange(len(ids)), documents
+        if not self.contextual:
             distinct, index = np.unique(ids, return_inverse=True)
-            rows = self._rows([self._words[number] for number in distinct])
-        else:
-            index = np.arange(len(ids))
-            found = [
-                self._tensor(self._vectors([self._words[number] for number in document]))
-                for document in documents
-                if len(document)
-            ]
-            rows = torch.cat([*found, self._rows([])])
-        return Encoded(rows, torch.from_numpy(index), torch.from_numpy(offsets), ids)
+            groups = [distinct]
+        rows = [self._embed([self._words[number] for number in group]) for group in groups]
+        rows.append(self._embed([]))  # there may be no document
+        return Encoded(torch.cat(rows), torch.from_numpy(index), torch.from_numpy(offsets), ids)
 
     def words(self, documents: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         return [tuple(document) for document in documents]
 
-    def vocabulary(self) -> Iterator[tuple[list[str], Tensor]]:
-        if isinstance(self._vectors, Mapping):
-            words = list(self._vectors)
-            for start in range(0, len(words), VOCABULARY_CHUNK):
-                chunk = words[start : start + VOCABULARY_CHUNK]
-                yield chunk, self._rows(chunk)
-
     @property
     def contextual(self) -> bool:
         return not isinstance(self._vectors, Mapping)
+
+    def vocabulary(self) -> Iterator[tuple[list[str], Tensor]]:
+        words = list(self._vectors) if isinstance(self._vectors, Mapping) else []
+        for start in range(0, len(words), VOCABULARY_CHUNK):
+            chunk = words[start : start + VOCABULARY_CHUNK]
+            yield chunk, self._embed(chunk)
 
     def logits(self, vectors: Tensor) -> Tensor:
         return self._head(vectors) if self._head else super().logits(vectors)
@@ -189,14 +195,212 @@ class EncoderSubject(Subject):
             self._words.append(word)
         return number
 
-    def _rows(self, words: Sequence[str]) -> Tensor:
-        assert isinstance(self._vectors, Mapping) or not words
+    def _embed(self, words: Sequence[str]) -> Tensor:
+        """Vectors `[words, dim]` of the tokens of one document, or of any words."""
         rows = torch.zeros(len(words), self.encoder.get_input_dim())
-        for place, word in enumerate(words):
-            if word in self._vectors:  # type: ignore[operator]
-                rows[place] = self._tensor(self._vectors[word])  # type: ignore[index]
+        if isinstance(self._vectors, Mapping):
+            for place, word in enumerate(words):
+                if word in self._vectors:
+                    rows[place] = torch.as_tensor(np.asarray(self._vectors[word]))
+        elif words:
+            found = np.asarray(self._vectors(words))
+            if found.shape != rows.shape:
+                expected = f"vectors {list(rows.shape)} of {len(words)} tokens"
+                raise ValueError(f"expected {expected}, found {list(found.shape)}")
+            rows[:] = torch.as_tensor(found)
         return rows
 
-    @staticmethod
-    def _tensor(values: ArrayLike) -> Tensor:
-        return torch.as_tensor(np.asarray(values), dtype=torch.float32)
+
+class ModelSubject(Subject):
+    """A `TextClassifier` whose encoder is `sopa` or `cnn`. Documents are texts.
+
+    Arguments:
+        model: the classifier; it is put into evaluation mode.
+        tokenizer: its tokenizer, where it has none itself (`from_pretrained` gives it none).
+
+    Raises:
+        UserError: The encoder has no patterns, or there is no tokenizer.
+    """
+
+    def __init__(
+        self, model: TextClassifier, tokenizer: PreTrainedTokenizerBase | None = None
+    ) -> None:
+        self.model = model.eval()
+        if tokenizer is not None:
+            model.tokenizer = tokenizer
+        elif getattr(model, "tokenizer", None) is None:
+            raise UserError(
+                "this model has no tokenizer: give it one, from_model(model, tokenizer=...)"
+            )
+        self._compiled: Matcher | None = None
+        self._compiled_at: tuple[int, ...] = ()
+        self.labels = tuple(model.labels)
+        encoder = model.encoder
+        if isinstance(encoder, CnnEncoder):
+            self.encoder, self.columns = from_cnn(encoder)
+        elif isinstance(encoder, SopaEncoder):
+            self.encoder, self.columns = encoder, range(encoder.get_output_dim())
+        else:
+            raise UserError(
+                f"this model's encoder is a {type(encoder).__name__}, which has no patterns to "
+                "read; expected an encoder of type sopa or cnn"
+            )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ModelSubject:
+        """The model in a run folder.
+
+        Raises:
+            UserError: There is none, or it has no patterns.
+        """
+        from sopa_plugin.compiled import load_matcher
+        from sopa_plugin.models import TextClassifier, load_model
+
+        model = load_model(folder)
+        if not isinstance(model, TextClassifier):
+            raise UserError(
+                f"{folder}: a {type(model).__name__} has no patterns to read; expected a "
+                "text_classifier with an encoder of type sopa or cnn"
+            )
+        subject = cls(model)
+        if subject._compiles:
+            subject._use(load_matcher(folder))
+        return subject
+
+    def prepare(self) -> None:
+        """Compiles the model, if it can be and is not yet: words are then only looked up."""
+        if self.compiled is None and self._compiles:
+            self._use(self.model.to_matcher())
+
+    @property
+    def compiled(self) -> Matcher | None:
+        """The model compiled; None where it is not, or has been changed since."""
+        return self._compiled if self._versions() == self._compiled_at else None
+
+    @property
+    def _compiles(self) -> bool:
+        from sopa_plugin.compiled.compiler import obstacle
+
+        return self.encoder.options.algebra.selects and obstacle(self.model) is None
+
+    def _use(self, compiled: Matcher | None) -> None:
+        self._compiled, self._compiled_at = compiled, self._versions()
+
+    def _versions(self) -> tuple[int, ...]:
+        """Numbers that change with the weights and their device."""
+        parameters = [*self.model.embedder.parameters(), *self.model.encoder.parameters()]
+        return tuple(number for each in parameters for number in (each._version, each.data_ptr()))
+
+    def read(self, documents: Sequence[str]) -> Encoded:
+        if self.compiled is None or self.model.device.type != "cpu":
+            encoded = self.model.encode_texts(documents)
+            return self._embed(encoded.ids, encoded.offsets)
+        index, offsets = self.compiled.words.encode(documents)
+        arcs = self.compiled.table, self.compiled.epsilon
+        rows = arcs[0].new_empty(0, self.encoder.get_input_dim())
+        return Encoded(rows, index, offsets, index.numpy(), arcs)
+
+    def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
+        return self._embed(*_packed(documents))
+
+    @torch.no_grad()
+    def _embed(self, ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> Encoded:
+        from sopa_plugin.data.batches import Documents
+
+        documents, every = Documents(ids, offsets), np.arange(len(offsets) - 1)
+        if self.contextual:
+            batch = documents.padded(every, self.model.config.pad_token_id or 0)
+            batch = {name: each.to(self.model.device) for name, each in batch.items()}
+            mask = batch["attention_mask"].bool()
+            rows = self.model.embedder(batch["input_ids"], mask)[mask]
+            index, bounds = torch.arange(len(rows)), torch.from_numpy(offsets)
+        else:
+            batch = documents.packed(every)
+            rows = self._vectors(batch["token_ids"])
+            index, bounds = batch["index"], batch["offsets"]
+        return Encoded(rows, index.to(rows.device), bounds.to(rows.device), ids)
+
+    def _vectors(self, ids: Tensor) -> Tensor:
+        """Vectors `[ids, dim]` of tokens, where they do not depend on context."""
+        ids = ids.to(self.model.device)
+        return cast(Tensor, self.model.embedder(ids, torch.ones_like(ids)))
+
+    def words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
+        from sopa_plugin.compiled.words import Words
+        from sopa_plugin.data.tokenizers.whitespace import BLANKS
+
+        if self.compiled is not None and isinstance(self.compiled.words, Words):
+            return [tuple(word for word in re.split(BLANKS, text) if word) for text in documents]
+        tokenizer = self.model.tokenizer
+        encoded = self.model.encode_texts(documents)
+        ids = np.split(encoded.ids, encoded.offsets[1:-1])
+        if not tokenizer.is_fast or not len(documents):
+            return [tuple(tokenizer.convert_ids_to_tokens(each.tolist())) for each in ids]
+        found = tokenizer(list(documents), return_offsets_mapping=True)
+        return [
+            tuple(self._spelt(text, each, found["offset_mapping"][number], found.word_ids(number)))
+            for number, (text, each) in enumerate(zip(documents, ids, strict=True))
+        ]
+
+    def _spelt(
+        self,
+        text: str,
+        ids: NDArray[np.int64],
+        places: Sequence[tuple[int, int]],
+        words: Sequence[int | None],
+    ) -> Iterator[str]:
+        """Tokens as the text has them, pieces of one of its words marked; special ones by name."""
+        reached, within = -1, None
+        for number, (start, stop), word in zip(ids.tolist(), places, words, strict=False):
+            if stop == start:
+                yield str(self.model.tokenizer.convert_ids_to_tokens(number))
+                continue
+            piece = text[start:stop]
+            goes_on = start == reached and word == within and not piece[0].isspace()
+            yield CONTINUES * goes_on + piece.strip()
+            reached, within = stop, word
+
+    @property
+    def contextual(self) -> bool:
+        contextual: bool = self.model.embedder.contextual
+        return contextual
+
+    @torch.no_grad()
+    def vocabulary(self) -> Iterator[tuple[list[str], Tensor]]:
+        if self.contextual:
+            return
+        rows, special = self.model.tokenizer.get_vocab(), self.model.tokenizer.all_special_tokens
+        words = sorted(rows.keys() - set(special), key=rows.__getitem__)
+        for start in range(0, len(words), VOCABULARY_CHUNK):
+            chunk = words[start : start + VOCABULARY_CHUNK]
+            yield chunk, self._vectors(torch.tensor([rows[word] for word in chunk]))
+
+    def is_special(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        tokenizer = self.model.tokenizer
+        around = (
+            tokenizer.cls_token_id,
+            tokenizer.sep_token_id,
+            tokenizer.bos_token_id,
+            tokenizer.eos_token_id,
+        )
+        return np.isin(ids, [number for number in around if number is not None])
+
+    def document_vectors(self, scores: Tensor) -> Tensor:
+        # A CNN's filters stand in the order of its windows.
+        return super().document_vectors(scores)[:, np.argsort(self.columns)]
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        return self.model.head(vectors)  # type: ignore[no-any-return]
+
+    @property
+    def prior(self) -> Tensor | None:
+        prior: Tensor = self.model.class_log_prior
+        return prior
+
+
+def _packed(
+    documents: Sequence[NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Documents end to end, and where each starts."""
+    ids = np.concatenate([np.zeros(0, dtype=np.int64), *documents])
+    return ids, np.cumsum([0, *(len(document) for document in documents)])

@@ -13,7 +13,7 @@ from torch import nn
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.editing import hold, silence
-from sopa_plugin.interpret.model_subject import ModelSubject
+from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier, load_model
 
 TEXTS = ["the film is not funny , never dull", "good", "bad bad story .", "", "a very good film"]

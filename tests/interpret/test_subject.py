@@ -22,7 +22,7 @@ from sopa_plugin.data.tokenizers.words import WordTokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.editing import silence
-from sopa_plugin.interpret.model_subject import ModelSubject
+from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier
 
 TEXTS = [
@@ -65,11 +65,11 @@ def test_compiled_models_read_alike(
     assert isinstance(plain.subject, ModelSubject)
     plain.subject.prepare = lambda: None  # type: ignore[method-assign]
     expected = plain.patterns(TEXTS * 30)
-    assert plain.subject.matcher is None
+    assert plain.subject.compiled is None
     for explainer in (compiled, Explainer.from_run(tmp_path)):
         reading = explainer.patterns(TEXTS * 30)
         assert isinstance(explainer.subject, ModelSubject)
-        assert explainer.subject.matcher is not None
+        assert explainer.subject.compiled is not None
         for pattern in expected:
             found = reading[pattern.name]
             assert found.best == pytest.approx(pattern.best, rel=1e-5)
@@ -98,7 +98,7 @@ def test_words_of_running_text_are_the_tokens(
     if compiled:
         explainer.subject.prepare()
     assert isinstance(explainer.subject, ModelSubject)
-    assert (explainer.subject.matcher is not None) == compiled
+    assert (explainer.subject.compiled is not None) == compiled
     found = explainer.document(RUNNING, shown=99)
     assert found.tokens == TOKENS
     expected = np.exp(model.log_probabilities([RUNNING]))[0]
@@ -126,7 +126,7 @@ def test_changed_models_are_compiled_anew(make_model: Callable[..., TextClassifi
     assert isinstance(explainer.subject, ModelSubject)
     assert explainer.patterns(TEXTS)["3-1"].matches
     silence(explainer.subject, ["3-1"])
-    assert explainer.subject.matcher is None
+    assert explainer.subject.compiled is None
     assert explainer.matches(TEXTS[0])["3-1"] is None
     assert not explainer.patterns(TEXTS)["3-1"].matches
 
