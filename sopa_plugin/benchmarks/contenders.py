@@ -16,7 +16,6 @@ FILTERS, WINDOW = 100, 5
 HIDDEN = 100
 REFERENCE, CONVOLUTION, BILSTM = "reference loop", "Conv1d + max-pool", f"BiLSTM({HIDDEN})"
 """What tables call them."""
-
 LEARNING_RATE = 0.005
 
 
@@ -25,96 +24,117 @@ def word_vectors(model: TextClassifier) -> Tensor:
     return model.get_parameter("embedder.weight").detach()
 
 
-class Contender(nn.Module):
-    """A classifier of padded batches over frozen word vectors.
+class Convolution(nn.Module):
+    """Conv1d(dim → 100, window 5), the maximum over all windows, ReLU."""
 
-    Arguments:
-        vectors: of all words, `[words, dim]`.
-        output_dim: of its document vector.
-    """
+    output_dim = FILTERS
 
-    def __init__(self, vectors: Tensor, output_dim: int) -> None:
+    def __init__(self, input_dim: int) -> None:
         super().__init__()
-        self.register_buffer("vectors", vectors)
-        self.vectors: Tensor
-        self.head = MlpHead(output_dim, num_labels=2, hidden_dim=25)
+        self.convolution = nn.Conv1d(input_dim, FILTERS, WINDOW, padding=WINDOW // 2)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Logits `[batch, 2]`."""
-        tokens = functional.embedding(input_ids, self.vectors)
-        logits: Tensor = self.head(self.encode(tokens, attention_mask))
-        return logits
-
-    def encode(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Document vectors of `tokens [batch, tokens, dim]` under `mask [batch, tokens]`."""
-        raise NotImplementedError
-
-
-class Convolution(Contender):
-    """Conv1d(dim → 100, window 5), the maximum over time, ReLU."""
-
-    def __init__(self, vectors: Tensor) -> None:
-        super().__init__(vectors, FILTERS)
-        self.convolution = nn.Conv1d(vectors.shape[1], FILTERS, WINDOW, padding=WINDOW // 2)
-
-    def encode(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """The best of all windows, those over padding too, as is usual."""
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Document vectors; windows over padding count too, as is usual."""
         return self.convolution(tokens.transpose(1, 2)).amax(dim=2).relu()  # type: ignore[no-any-return]
 
 
-class Bilstm(Contender):
+class Bilstm(nn.Module):
     """BiLSTM(100), the average of its states."""
 
-    def __init__(self, vectors: Tensor) -> None:
-        super().__init__(vectors, 2 * HIDDEN)
-        self.lstm = nn.LSTM(vectors.shape[1], HIDDEN, batch_first=True, bidirectional=True)
+    output_dim = 2 * HIDDEN
 
-    def encode(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """The average over real tokens; with sentences of like length, packing would only cost."""
-        states = self.lstm(tokens)[0]
-        real = mask[:, :, None].to(states.dtype)
-        return (states * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # type: ignore[no-any-return]
+    def __init__(self, input_dim: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(input_dim, HIDDEN, batch_first=True, bidirectional=True)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Document vectors; with sentences of like length, packing would only cost."""
+        return _average(self.lstm(tokens)[0], mask)
 
 
-class Average(Contender):
+class Average(nn.Module):
     """A deep averaging network of one layer: the average of word vectors, 100 hidden units."""
 
-    def __init__(self, vectors: Tensor) -> None:
-        super().__init__(vectors, HIDDEN)
-        self.layer = nn.Linear(vectors.shape[1], HIDDEN)
+    output_dim = HIDDEN
 
-    def encode(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """A layer over the average of the real tokens."""
-        real = mask[:, :, None].to(tokens.dtype)
-        average = (tokens * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
-        return self.layer(average).relu()  # type: ignore[no-any-return]
+    def __init__(self, input_dim: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(input_dim, HIDDEN)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Document vectors."""
+        return self.layer(_average(tokens, mask)).relu()  # type: ignore[no-any-return]
 
 
-class ReferenceLoop(Contender):
-    """The same soft patterns on the padded batch, one time step at a time, gradients by autograd.
+class ReferenceLoop(nn.Module):
+    """Soft patterns on the padded batch, one time step at a time, gradients by autograd.
 
     Arguments:
-        model: whose patterns and head it shares.
+        encoder: whose patterns it shares.
     """
 
-    def __init__(self, model: TextClassifier) -> None:
-        assert isinstance(model.encoder, SopaEncoder)
-        super().__init__(word_vectors(model), model.encoder.get_output_dim())
-        self.encoder = model.encoder
-        self.head = model.head  # type: ignore[assignment]
+    def __init__(self, encoder: SopaEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.output_dim = encoder.get_output_dim()
 
-    def encode(self, tokens: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors: a step of the recurrence for each column of the padded batch."""
         encoder, arcs = self.encoder, self.encoder.arcs
         algebra, encode = encoder.options.algebra, encoder.options.encode
         scores = encode(functional.linear(tokens, arcs.weight, arcs.bias))
         recurrence = Recurrence(encoder.layout, algebra, encode(arcs.epsilon))
         state = recurrence.start(len(tokens))
-        best = torch.full_like(state[:, : encoder.get_output_dim()], algebra.zero)
+        best = torch.full_like(state[:, : self.output_dim], algebra.zero)
         for column, real in zip(scores.unbind(dim=1), mask.bool().unbind(dim=1), strict=True):
             state, read, *_ = recurrence.step(state, column)
             best = torch.where(real[:, None], algebra.plus(best, read), best)
         return encoder.document_vector(best, tokens.dtype)  # type: ignore[no-any-return]
+
+
+def _average(tokens: Tensor, mask: Tensor) -> Tensor:
+    real = mask[:, :, None].to(tokens.dtype)
+    return (tokens * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+
+
+class Contender(nn.Module):
+    """A classifier of padded batches over frozen word vectors.
+
+    Arguments:
+        vectors: of all words, `[words, dim]`.
+        encoder: document vectors of `tokens [batch, tokens, dim]` under `mask [batch, tokens]`.
+        head: of the classifier; a new one by default.
+    """
+
+    def __init__(
+        self,
+        vectors: Tensor,
+        encoder: Convolution | Bilstm | Average | ReferenceLoop,
+        head: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("vectors", vectors)
+        self.vectors: Tensor
+        self.encoder = encoder
+        self.head = head or MlpHead(encoder.output_dim, num_labels=2, hidden_dim=25)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Logits `[batch, 2]`."""
+        tokens = functional.embedding(input_ids, self.vectors)
+        return self.head(self.encoder(tokens, attention_mask))  # type: ignore[no-any-return]
+
+
+def contenders(model: TextClassifier) -> dict[str, Contender]:
+    """Every contender over a classifier's word vectors, by name; the loop shares its patterns."""
+    vectors, encoder = word_vectors(model), model.encoder
+    assert isinstance(encoder, SopaEncoder)
+    dim = vectors.shape[1]
+    return {
+        REFERENCE: Contender(vectors, ReferenceLoop(encoder), model.head),
+        CONVOLUTION: Contender(vectors, Convolution(dim)),
+        BILSTM: Contender(vectors, Bilstm(dim)),
+        "average of vectors + layer": Contender(vectors, Average(dim)),
+    }
 
 
 class Trained:

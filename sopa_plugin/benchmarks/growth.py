@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sopa_plugin.benchmarks.bench import Bench
-from sopa_plugin.benchmarks.plot import plot_growth
-from sopa_plugin.benchmarks.report import Ratio, Seconds, Table, Target
-from sopa_plugin.benchmarks.timing import Work, interleave, use_threads
+from sopa_plugin.benchmarks.measuring import (
+    Bench,
+    Spread,
+    Table,
+    Target,
+    Work,
+    interleave,
+    use_threads,
+)
+from sopa_plugin.errors import UserError
+from sopa_plugin.extras import require
 from sopa_plugin.wfsa import Layout, document_scores
 
 Times = Sequence[NDArray[np.float64]]
+_WHAT = "the picture of how costs grow"
 
 _STATES_AT_ONCE = 3_000_000
 ROWS = 1000  # distinct words: about as many as in a batch of sentences
@@ -94,23 +103,66 @@ def growth(bench: Bench) -> None:
         curves[name] = sizes, [float(np.median(each)) for each in times]
         bench.report.tables.append(_table(name, problems[0], sizes, times))
         if name == "tokens":
-            found = Ratio.of(times[sizes.index(4000)] / times[sizes.index(400)])
+            found = Spread.of(times[sizes.index(4000)] / times[sizes.index(400)])
             what = "32 documents of 4,000 tokens against 400"
             bench.report.targets.append(Target(what, found, 12, 10, at_most=True))
-    if bench.plot is not None:
-        plot_growth(curves, bench.plot)
+    if bench.picture is not None:
+        draw_growth(curves, bench.picture)
 
 
 def _table(name: str, first: Problem, sizes: Sequence[int], times: Times) -> Table:
     """Times by size, and the power of the size that they grow with from each to the next."""
     rows = []
     for i, (size, seconds) in enumerate(zip(sizes, times, strict=True)):
-        row = {name: size, "time": Seconds.of(seconds), f"against {sizes[0]}": "", "slope": ""}
+        row = {name: size, "time": Spread.of(seconds, "s"), f"against {sizes[0]}": "", "slope": ""}
         if i:
-            row[f"against {sizes[0]}"] = Ratio.of(seconds / times[0])
+            row[f"against {sizes[0]}"] = Spread.of(seconds / times[0])
             step = np.log(np.median(seconds) / np.median(times[i - 1]))
             row["slope"] = f"{step / np.log(size / sizes[i - 1]):.2f}"
         rows.append(row)
     fixed = {key: each for key, each in asdict(first).items() if key != name and each is not None}
     described = ", ".join(f"{each:,} {key}" for key, each in fixed.items())
     return Table(f"Growth with {name}", rows, f"The recurrence, forward and backward; {described}.")
+
+
+def check_picture(file: Path) -> None:
+    """Makes the folder of a picture that is to be drawn.
+
+    Raises:
+        UserError: it could not be saved there, or not in the format of its ending.
+    """
+    known = require("matplotlib.backend_bases", _WHAT).FigureCanvasBase.get_supported_filetypes()
+    if file.suffix.lower().removeprefix(".") not in known:
+        raise UserError(
+            f"{file}: expected a picture's name, with one of the endings {', '.join(sorted(known))}"
+        )
+    if file.is_dir():
+        raise UserError(f"{file}: is a folder; name a file in it")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written ({error.strerror})") from error
+
+
+def draw_growth(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], file: str | Path
+) -> None:
+    """Draws time over size, both in logarithms, one panel for each of the curves.
+
+    Arguments:
+        curves: sizes and seconds, by the name of what has that size.
+        file: a PNG, or another format that matplotlib knows by its ending.
+    """
+    figures = require("matplotlib.figure", _WHAT)
+    figure = figures.Figure(figsize=(3.2 * len(curves), 3.2), layout="constrained")
+    panels = figure.subplots(1, len(curves), squeeze=False)[0]
+    for axes, (name, (sizes, seconds)) in zip(panels, curves.items(), strict=True):
+        power = -1 if name == "threads" else 1
+        linear = [1000 * seconds[0] * (size / sizes[0]) ** power for size in sizes]
+        axes.loglog(sizes, [1000 * each for each in seconds], "o-", label="measured")
+        axes.loglog(sizes, linear, ":", color="gray", label="in proportion")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
+        axes.set(xlabel=name, ylabel="ms")
+        axes.legend(frameon=False)
+    figure.savefig(file, dpi=150)

@@ -11,39 +11,27 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sopa_plugin.benchmarks.bench import OURS, Bench
-from sopa_plugin.benchmarks.contenders import (
-    BILSTM,
-    CONVOLUTION,
-    REFERENCE,
-    Bilstm,
-    Convolution,
-    ReferenceLoop,
-    Trained,
-    word_vectors,
-)
-from sopa_plugin.benchmarks.report import Size, Table, Target
-from sopa_plugin.benchmarks.timing import Spread
+from sopa_plugin.benchmarks.contenders import Contender, Trained, contenders
+from sopa_plugin.benchmarks.measuring import OURS, Bench, Spread, Table, Target
 from sopa_plugin.data.batches import Documents, Integers
 from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.models import TextClassifier
 
 
 def memory(bench: Bench) -> None:
     """What the forward pass keeps for the backward pass, and the largest tensor of a step."""
     documents, (numbers,) = bench.workload.documents, bench.workload.batches(1)
-    model = bench.workload.classifier()
-    vectors = word_vectors(model)
-    trained = {
-        OURS: Trained(model, documents),
-        REFERENCE: Trained(ReferenceLoop(bench.workload.classifier()), documents),
-        CONVOLUTION: Trained(Convolution(vectors), documents),
-        BILSTM: Trained(Bilstm(vectors), documents),
+    models: dict[str, TextClassifier | Contender] = {
+        OURS: bench.workload.classifier(),
+        **contenders(bench.workload.classifier()),
     }
     rows = []
-    for name, each in trained.items():
-        kept = kept_for_backward(each, numbers)
-        largest = max(sizes_of_tensors(partial(each.step, numbers)))
-        rows.append({"what": name, "kept": Size(kept), "largest tensor": Size(largest)})
+    for name, model in models.items():
+        trained = Trained(model, documents)
+        kept = kept_for_backward(trained, numbers)
+        largest = max(sizes_of_tensors(partial(trained.step, numbers)))
+        sizes = {"kept": Spread.of(kept, "B"), "largest tensor": Spread.of(largest, "B")}
+        rows.append({"what": name, **sizes})
     tokens, _ = documents.tokens_of(numbers)
     note = (
         f"A batch of {len(numbers)} sentences, {len(tokens):,} words. Kept: for the backward pass, "
@@ -51,9 +39,9 @@ def memory(bench: Bench) -> None:
     )
     bench.report.tables.append(Table("Memory of a training step", rows, note))
     growth = bytes_per_token_and_state(bench)
-    found = Spread(growth, growth, growth)
     what = "what a tensor takes for each token and state"
-    bench.report.targets.append(Target(what, found, 1, at_most=True, unit="bytes"))
+    target = Target(what, Spread.of(growth, "bytes"), 1, at_most=True)
+    bench.report.targets.append(target)
 
 
 def bytes_per_token_and_state(bench: Bench) -> float:

@@ -12,32 +12,24 @@ from pathlib import Path
 import torch
 
 from sopa_plugin import __version__
-from sopa_plugin.benchmarks.bench import Bench
-from sopa_plugin.benchmarks.encoding import encoders
-from sopa_plugin.benchmarks.epoch import epoch
-from sopa_plugin.benchmarks.growth import growth
-from sopa_plugin.benchmarks.kernel import kernel
+from sopa_plugin.benchmarks import sections as measured
+from sopa_plugin.benchmarks.growth import check_picture, growth
+from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report, use_threads
 from sopa_plugin.benchmarks.memory import memory
-from sopa_plugin.benchmarks.plot import check_picture
-from sopa_plugin.benchmarks.prediction import prediction
-from sopa_plugin.benchmarks.reading import reading
-from sopa_plugin.benchmarks.report import Report
-from sopa_plugin.benchmarks.timing import CLOCKS, use_threads
-from sopa_plugin.benchmarks.training import training_steps, training_steps_on_gpu
 from sopa_plugin.benchmarks.workload import TRAIN, make_workload
 
 logger = logging.getLogger(__name__)
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {
-    "training": training_steps,
-    "encoders": encoders,
-    "kernel": kernel,
-    "prediction": prediction,
-    "reading": reading,
-    "epoch": epoch,
+    "training": measured.training_steps,
+    "encoders": measured.encoders,
+    "kernel": measured.kernel,
+    "prediction": measured.prediction,
+    "reading": measured.reading,
+    "epoch": measured.epoch,
     "memory": memory,
     "growth": growth,
-    "gpu": training_steps_on_gpu,
+    "gpu": measured.training_steps_on_gpu,
 }
 
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sopa_plugin.benchmarks import SECTIONS, run_benchmarks
-from sopa_plugin.benchmarks.growth import Problem
-from sopa_plugin.benchmarks.plot import plot_growth
-from sopa_plugin.benchmarks.timing import interleave
+from sopa_plugin.benchmarks.growth import Problem, draw_growth
+from sopa_plugin.benchmarks.memory import sizes_of_tensors
 from sopa_plugin.errors import UserError
 
 
-def ratio(problems: Sequence[Problem]) -> float:
-    """How many times as long the second takes as the first, in the better of a few rounds."""
-    seconds = interleave({str(i): each.work() for i, each in enumerate(problems)}, rounds=5)
-    first, second = (seconds[str(i)].min() / each.repeats for i, each in enumerate(problems))
-    return float(second / first)
+def made(problem: Problem) -> float:
+    """Bytes of all tensors that one forward and backward pass makes."""
+    return sum(sizes_of_tensors(problem.work())) / problem.repeats
 
 
-def test_time_is_not_quadratic_in_the_length_of_a_document() -> None:
-    """Ten times as long: linear is 10 times as much, quadratic 100 times."""
-    assert ratio([Problem(documents=32, tokens=n) for n in (400, 4000)]) < 25
-
-
-@pytest.mark.parametrize("name", ["documents", "patterns"])
-def test_nor_in_documents_or_patterns(name: str) -> None:
-    assert ratio([Problem(**{name: n}) for n in (100, 800)]) < 24
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        (Problem(documents=32, tokens=400), Problem(documents=32, tokens=4000)),
+        (Problem(documents=100), Problem(documents=1000)),
+        (Problem(patterns=40), Problem(patterns=400)),
+    ],
+)
+def test_memory_grows_in_proportion(few: Problem, many: Problem) -> None:
+    """Ten times as much of one thing: quadratic would be 100 times as many bytes."""
+    assert 2 < made(many) / made(few) < 10.5
 
 
 def test_small_problems_are_repeated() -> None:
@@ -61,7 +60,7 @@ def test_a_picture_that_cannot_be_saved_is_refused_before_measuring(
 def test_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     sizes = [1, 2, 4]
-    plot_growth(
+    draw_growth(
         {"tokens": (sizes, [0.1, 0.2, 0.4]), "threads": (sizes, [0.4, 0.2, 0.1])},
         tmp_path / "growth.png",
     )

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sopa_plugin.benchmarks.bench import Bench
-from sopa_plugin.benchmarks.contenders import ReferenceLoop, Trained
+from sopa_plugin.benchmarks.contenders import REFERENCE, Trained, contenders
+from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report
 from sopa_plugin.benchmarks.memory import (
     bytes_per_token_and_state,
     fastest_growth,
     kept_for_backward,
     sizes_of_tensors,
 )
-from sopa_plugin.benchmarks.report import Report
-from sopa_plugin.benchmarks.timing import CLOCKS
 from sopa_plugin.benchmarks.workload import make_workload
 
 
@@ -44,5 +42,5 @@ def test_less_is_kept_than_by_the_reference_loop(bench: Bench) -> None:
     model, documents = bench.workload.classifier(), bench.workload.documents
     (numbers,) = bench.workload.batches(1)
     ours = kept_for_backward(Trained(model, documents), numbers)
-    theirs = kept_for_backward(Trained(ReferenceLoop(model), documents), numbers)
+    theirs = kept_for_backward(Trained(contenders(model)[REFERENCE], documents), numbers)
     assert 0 < ours < theirs / 2

@@ -1,0 +1,316 @@
+"""What is measured of training, encoding, predicting and reading."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sopa_plugin.benchmarks.contenders import (
+    BILSTM,
+    CONVOLUTION,
+    FILTERS,
+    HIDDEN,
+    LEARNING_RATE,
+    REFERENCE,
+    WINDOW,
+    Contender,
+    Convolution,
+    Trained,
+    contenders,
+    word_vectors,
+)
+from sopa_plugin.benchmarks.measuring import OURS, Bench, Spread, Table, Target, Work, interleave
+from sopa_plugin.benchmarks.workload import DIM, LABELS, PATTERNS, Workload
+from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder, SopaEncoder
+from sopa_plugin.interpret import Explainer
+from sopa_plugin.models import TextClassifier
+from sopa_plugin.registry import Lazy
+from sopa_plugin.training import AccelerateTrainer, Optimizer, RunFolder
+from sopa_plugin.wfsa.dispatch import choose_kernel
+
+logger = logging.getLogger(__name__)
+FASTTEXT = "fastText"
+PHRASES = 10
+REPEATS = 10
+"""How often the kernel takes a batch, so that its arc scores are in the cache, as in training."""
+
+
+def training_steps(bench: Bench) -> None:
+    """Training steps of soft patterns, their reference loop, and other encoders."""
+    bounds = {REFERENCE: (10, 20), CONVOLUTION: (3, None), BILSTM: (15, None)}
+    for order, by_length in (("of like length together", True), ("in random order", False)):
+        _training_steps(bench, f"Training step, sentences {order}", "cpu", by_length, bounds)
+
+
+def training_steps_on_gpu(bench: Bench) -> None:
+    """The same on a GPU, where there is one."""
+    if not torch.cuda.is_available():
+        logger.warning("gpu: no CUDA device: skipped")
+        return
+    title = f"Training step on {torch.cuda.get_device_name()}"
+    _training_steps(bench, title, "cuda", True, {REFERENCE: (30, None), BILSTM: (5, None)})
+
+
+def _training_steps(
+    bench: Bench,
+    title: str,
+    device: str,
+    by_length: bool,
+    bounds: Mapping[str, tuple[float, float | None]],
+) -> None:
+    workload = bench.workload
+    batches = workload.batches(bench.batches, by_length)
+    models: dict[str, TextClassifier | Contender] = {
+        OURS: workload.classifier(),
+        f"{OURS}, dropout 0.1": workload.classifier(dropout=0.1),
+        **contenders(workload.classifier()),
+    }
+
+    def steps(trained: Trained) -> Work:
+        def work() -> None:
+            for numbers in batches:
+                trained.step(numbers)
+            if device != "cpu":
+                torch.cuda.synchronize()
+
+        return work
+
+    work = {name: steps(Trained(each, workload.documents, device)) for name, each in models.items()}
+    targets = {name: (f"{title}: {name}", *bound) for name, bound in bounds.items()}
+    note = (
+        "Everything that a step takes: packing or padding the batch, forward, backward, Adam. The "
+        "reference loop is the same model on the padded batch, one time step at a time, its "
+        "gradients by autograd; the others have the same frozen vectors and the same head."
+    )
+    bench.compare(title, work, "step", len(batches), targets, note)
+
+
+class Inputs:
+    """Batches of token vectors: packed (rows, index, offsets), and padded (tokens, mask)."""
+
+    def __init__(self, bench: Bench) -> None:
+        documents, vectors = bench.workload.documents, bench.workload.classifier().embedder
+        self.packed: list[tuple[Tensor, ...]] = []
+        self.padded: list[tuple[Tensor, ...]] = []
+        for numbers in bench.workload.batches(bench.batches):
+            packed, padded = documents.packed(numbers), documents.padded(numbers, 0)
+            ids = packed["token_ids"]
+            self.packed.append((vectors(ids, ids), packed["index"], packed["offsets"]))
+            self.padded.append((vectors(padded["input_ids"], ids), padded["attention_mask"]))
+
+
+def encoders(bench: Bench) -> None:
+    """This library's encoders from token vectors: forward alone, then with the backward pass."""
+    inputs = Inputs(bench)
+
+    def encode(params: dict[str, Any], packed: bool = True) -> Callable[[], list[Tensor]]:
+        encoder = Seq2VecEncoder.from_params(params, input_dim=DIM)
+        if packed and isinstance(encoder, PackedSeq2VecEncoder):
+            run: Callable[..., Tensor] = encoder.forward_packed
+            return lambda: [run(*batch) for batch in inputs.packed]
+        return lambda: [encoder(*batch) for batch in inputs.padded]
+
+    def with_backward(encode: Callable[[], list[Tensor]]) -> Work:
+        def work() -> None:
+            for vectors in encode():
+                if vectors.requires_grad:  # not an average: it has nothing to learn
+                    vectors.sum().backward()
+
+        return work
+
+    patterns = {"type": "sopa", "patterns": PATTERNS}
+    passes = {
+        OURS: encode(patterns),
+        "cnn": encode({"type": "cnn", "num_filters": FILTERS, "window_sizes": [WINDOW]}),
+        "bilstm": encode({"type": "bilstm", "hidden_dim": HIDDEN}),
+        "dan": encode({"type": "dan"}),
+        f"{OURS}, padded batch": encode(patterns, packed=False),
+    }
+    note = (
+        "From vectors looked up before to document vectors. Soft patterns get distinct rows and an "
+        "index, as in training; given a padded batch, they have to score every token."
+    )
+    forward = {name: torch.no_grad()(each) for name, each in passes.items()}
+    bench.compare("Encoder, forward", forward, "batch", len(inputs.packed), note=note)
+    both = {name: with_backward(each) for name, each in passes.items()}
+    bench.compare("Encoder, forward and backward", both, "batch", len(inputs.packed))
+
+
+def kernel(bench: Bench) -> None:
+    """The recurrence alone per real token, beside the convolution alone."""
+    inputs = Inputs(bench)
+    encoder = SopaEncoder(DIM, {int(states): count for states, count in PATTERNS.items()})
+    layout, convolution = encoder.layout, Convolution(DIM)
+    module = choose_kernel("max_product", torch.device("cpu"), torch.float32)
+    if module is None:
+        return
+    with torch.no_grad():
+        scored = [(*encoder.arc_scores(rows), *rest) for rows, *rest in inputs.packed]
+    best = [
+        module.forward(layout, scores, index, offsets, epsilon, True)
+        for scores, epsilon, index, offsets in scored
+    ]
+
+    def forward(i: int, keep_paths: bool) -> None:
+        scores, epsilon, index, offsets = scored[i]
+        module.forward(layout, scores, index, offsets, epsilon, keep_paths)
+
+    def backward(i: int) -> None:
+        scores, _, index, offsets = scored[i]
+        grad, ends, final, steps = best[i]
+        module.backward(layout, grad, index, offsets, ends, final, steps, len(scores))
+
+    @torch.inference_mode()
+    def convolve(i: int) -> None:
+        convolution(*inputs.padded[i])
+
+    def often(take: Callable[[int], None]) -> Work:
+        def work() -> None:
+            for i in range(len(scored)):
+                for _ in range(REPEATS):
+                    take(i)
+
+        return work
+
+    work = {
+        OURS: often(lambda i: forward(i, keep_paths=False)),
+        f"{OURS}, best paths kept": often(lambda i: forward(i, keep_paths=True)),
+        f"{OURS}, backward": often(backward),
+        CONVOLUTION: often(convolve),
+    }
+    tokens = REPEATS * sum(len(index) for _, index, _ in inputs.packed)
+    targets = {CONVOLUTION: (f"kernel alone, per real token: {CONVOLUTION}", 20, 40)}
+    note = "From arc scores to document scores, and from vectors to pooled filters, no gradients."
+    bench.compare("Kernel, forward", work, "real token", tokens, targets, note)
+
+
+def prediction(bench: Bench) -> None:
+    """Labels of all sentences, from a list of strings, by the compiled model and by others."""
+    workload = bench.workload
+    texts = list(workload.texts)
+    model = workload.classifier()
+    compiled = model.to_matcher()
+    work: dict[str, Work] = {
+        OURS: lambda: compiled.predict(texts),
+        f"{OURS}, not compiled": lambda: model.log_probabilities(texts),
+    }
+    note = "A list of strings in, labels out; soft patterns compiled to a table."
+    try:
+        import fasttext
+    except ImportError:
+        note += " fastText is not installed here (`pip install fasttext`)."
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "train.txt")
+            lines = zip(workload.labels, texts, strict=True)
+            file.write_text(
+                "".join(f"__label__{label} {text}\n" for label, text in lines), encoding="utf-8"
+            )
+            trained = _train_fasttext(fasttext, str(file))
+        work[FASTTEXT] = lambda: trained.predict(texts)
+    tokens = len(workload.documents.ids)
+    targets = {FASTTEXT: ("raw text to label: fastText", 1.0, None)}
+    bench.compare("Prediction from raw text", work, "word", tokens, targets, note)
+
+
+def _train_fasttext(fasttext: Any, file: str, attempts: int = 50) -> Any:
+    # fastText 0.9.2 leaves a few numbers as the memory was (with one thread, most of them), and
+    # stops where they are none. Predicting takes one thread in any case.
+    for _ in range(attempts - 1):
+        with suppress(RuntimeError):
+            return fasttext.train_supervised(file, epoch=1, thread=2, verbose=0)
+    return fasttext.train_supervised(file, epoch=1, thread=2, verbose=0)
+
+
+def reading(bench: Bench) -> None:
+    """The best phrases of every pattern over all sentences, beside predicting the sentences."""
+    texts = list(bench.workload.texts)
+    model = bench.workload.classifier()
+    compiled, explainer = model.to_matcher(), Explainer.from_model(model)
+    explainer.subject.prepare()
+    predict, read = f"{OURS}: labels", f"{OURS}: phrases, aligned, and effects"
+    work: dict[str, Work] = {
+        predict: lambda: compiled.predict(texts),
+        read: lambda: explainer.patterns(texts, k=PHRASES, words=0),
+    }
+    seconds = interleave(work, bench.rounds, bench.clock)
+    rows = [{"what": name, "time": Spread.of(each, "s")} for name, each in seconds.items()]
+    note = (
+        f"{len(texts):,} sentences from raw text: labels by the compiled model; the {PHRASES} best "
+        f"phrases of each of {len(explainer.subject.names)} patterns with alignments and effects."
+    )
+    bench.report.tables.append(Table("Reading what patterns match", rows, note))
+    found = Spread.of(seconds[read] / seconds[predict])
+    target = Target("phrases of all patterns against labels", found, 5, at_most=True)
+    bench.report.targets.append(target)
+
+
+def epoch(bench: Bench) -> None:
+    """Epochs by the library's own trainer, in steps of the convolution taken between them."""
+    workload, batches = bench.workload, bench.workload.batches(bench.batches)
+    model = workload.classifier()
+    peer = Trained(Contender(word_vectors(model), Convolution(DIM)), workload.documents)
+    epochs: list[float] = []
+    steps: list[float] = []
+    began = 0.0
+
+    def on_epoch(_: Any) -> None:
+        nonlocal began
+        ended = bench.clock()
+        for numbers in batches:
+            peer.step(numbers)
+        epochs.append(ended - began)
+        steps.append((bench.clock() - ended) / len(batches))
+        began = bench.clock()
+
+    trainer = AccelerateTrainer(
+        num_epochs=bench.rounds + 1,
+        patience=None,
+        optimizer=Lazy(Optimizer, {"type": "adam", "lr": LEARNING_RATE, "fused": True}),
+    )
+    silent = logging.getLogger("sopa_plugin.training")
+    level = silent.level
+    silent.setLevel(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunFolder(Path(folder, "run"), {})
+        trainer.set_up(model, run)
+        run.start()
+        began = bench.clock()
+        trainer.train(model, _dataset(workload), run, seed=1, on_epoch=on_epoch)
+        run.close_log()
+    silent.setLevel(level)
+    # The first epoch also compiles and tokenises.
+    in_steps = Spread.of(np.array(epochs[1:]) / np.array(steps[1:]))
+    rows = [
+        {"what": f"epoch of {OURS}", "time": Spread.of(epochs[1:], "s"), "in steps": in_steps},
+        {"what": f"training step of {CONVOLUTION}", "time": Spread.of(steps[1:], "s")},
+    ]
+    note = (
+        "By the library's trainer: packing, forward, backward, Adam, evaluation on dev, metrics, "
+        f"a checkpoint; {len(workload.texts):,} sentences and {len(workload.dev_texts):,} of dev."
+    )
+    bench.report.tables.append(Table("Epoch", rows, note))
+    target = Target("an epoch, all included, in Conv1d steps", in_steps, 18, 13, at_most=True)
+    bench.report.targets.append(target)
+
+
+def _dataset(workload: Workload) -> Any:
+    from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+    features = Features({"text": Value("string"), "label": ClassLabel(names=LABELS)})
+
+    def split(texts: Iterable[str], labels: Sequence[int]) -> Dataset:
+        return Dataset.from_dict({"text": list(texts), "label": list(labels)}, features=features)
+
+    return DatasetDict(
+        train=split(workload.texts, workload.labels),
+        dev=split(workload.dev_texts, workload.dev_labels),
+    )
