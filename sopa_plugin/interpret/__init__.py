@@ -12,7 +12,7 @@ explainer.document("a gripping , moving film").save("why.html")
 from __future__ import annotations
 
 from sopa_plugin.interpret.activations import StateActivations
-from sopa_plugin.interpret.arcs import ArcReading
+from sopa_plugin.interpret.automaton import ArcReading
 from sopa_plugin.interpret.documents import (
     Contribution,
     DocumentExplanation,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sopa_plugin.interpret.arcs import ArcReading
+from sopa_plugin.interpret.automaton import ArcReading
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.match import Match, finite, unknown_pattern
 from sopa_plugin.interpret.render.automaton import automata_html, automata_svg

@@ -18,7 +18,7 @@ from sopa_plugin.interpret.render.markup import (
 from sopa_plugin.interpret.render.page import picture
 
 if TYPE_CHECKING:
-    from sopa_plugin.interpret.arcs import ArcReading
+    from sopa_plugin.interpret.automaton import ArcReading
     from sopa_plugin.interpret.patterns import PatternReading
 
 RADIUS = 19.0

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sopa_plugin.interpret.arcs import ArcReading
+    from sopa_plugin.interpret.automaton import ArcReading
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NARROW = frozenset("iljtfrI.,;:'`|!()[]{}/\\\" -")
