@@ -55,7 +55,7 @@ def imported(file: Path) -> Iterator[str]:
 
 
 def room_of(module: str) -> str:
-    return (module.split(".") + [""])[1]
+    return [*module.split("."), ""][1]
 
 
 def rank_of(room: str) -> int:
