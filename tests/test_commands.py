@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sopa_plugin import command_line, evaluate, predict, train
+from sopa_plugin import cli, evaluate, predict, train
 
 ROOT = Path(__file__).parents[1]
 CONFIG = """
@@ -47,7 +47,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def command(main: Callable[..., None], *argv: str) -> int:
     """The exit status of a command, called in this process."""
     with pytest.raises(SystemExit) as left:
-        command_line.run_command(lambda: main(argv))
+        cli.run_command(lambda: main(argv))
     assert isinstance(left.value.code, int)
     return left.value.code
 

@@ -14,7 +14,15 @@ Seq2VecEncoder.from_params({"type": "cnn", "num_filters": 50}, input_dim=300)
 from __future__ import annotations
 
 from sopa_plugin.registry.build import build, check, fill_defaults
-from sopa_plugin.registry.hints import LocalPath
+from sopa_plugin.registry.hints import (
+    Bound,
+    LocalPath,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+)
 from sopa_plugin.registry.jsonnet import load_config
 from sopa_plugin.registry.lazy import Lazy
 from sopa_plugin.registry.overrides import apply_overrides
@@ -23,10 +31,16 @@ from sopa_plugin.registry.problems import ConfigError, Problem
 from sopa_plugin.registry.registrable import Registrable
 
 __all__ = [
+    "Bound",
     "ConfigError",
     "Lazy",
     "LocalPath",
+    "NonNegativeFloat",
+    "NonNegativeInt",
+    "PositiveFloat",
+    "PositiveInt",
     "Problem",
+    "Rate",
     "Registrable",
     "apply_overrides",
     "build",

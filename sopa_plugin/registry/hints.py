@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections import abc
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin
@@ -17,6 +18,47 @@ from sopa_plugin.registry.signatures import buildable
 _LOCAL_PATH = "a local file or folder, or the name of something elsewhere"
 LocalPath = Annotated[str, _LOCAL_PATH]
 """Hint of a string that may name a local file or folder; saved configs hold it absolute."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a number of a config may be, in its type hint: `Annotated[float, Bound(above=0)]`.
+
+    Neither nan nor an infinite number is within any bound. The check of a config reports a number
+    out of its bounds, and so does the constructor of a `Registrable` (`ValueError`).
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def __contains__(self, number: Any) -> bool:
+        return (
+            number - number == 0  # finite, and of any size
+            and (self.at_least is None or number >= self.at_least)
+            and (self.above is None or number > self.above)
+            and (self.at_most is None or number <= self.at_most)
+            and (self.below is None or number < self.below)
+        )
+
+    def __str__(self) -> str:
+        limits = {
+            "at least": self.at_least,
+            "above": self.above,
+            "at most": self.at_most,
+            "below": self.below,
+        }
+        words = " and ".join(f"{how} {each}" for how, each in limits.items() if each is not None)
+        return f"of {words}" if words.startswith("at ") else words
+
+
+PositiveInt = Annotated[int, Bound(at_least=1)]
+NonNegativeInt = Annotated[int, Bound(at_least=0)]
+PositiveFloat = Annotated[float, Bound(above=0)]
+NonNegativeFloat = Annotated[float, Bound(at_least=0)]
+Rate = Annotated[float, Bound(at_least=0, below=1)]
+"""The share of what a dropout drops."""
 
 UNIONS = (Union, types.UnionType)
 LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
@@ -33,25 +75,45 @@ _SCALARS: dict[Any, str] = {
 }
 
 
-def plain_hint(hint: Any) -> Any:
-    """`hint` without the layers that say nothing about its values (NewType, Annotated, ...)."""
+def unwrap(hint: Any) -> tuple[Any, list[Any]]:
+    """`hint` without its layers (NewType, Annotated, ...), and what `Annotated` says in them."""
+    notes: list[Any] = []
     while True:
         if isinstance(hint, NewType):
             hint = hint.__supertype__
         elif isinstance(hint, TypeVar):
             hint = hint.__bound__ if hint.__bound__ is not None else Any
         elif get_origin(hint) is Annotated:
-            hint = get_args(hint)[0]
+            hint, *more = get_args(hint)
+            notes += more
         elif type(hint).__name__ == "TypeAliasType":  # `type X = ...`, from Python 3.12
             hint = hint.__value__
         elif hint is None:
-            return type(None)
+            return type(None), notes
         else:
-            return hint
+            return hint, notes
+
+
+def plain_hint(hint: Any) -> Any:
+    """`hint` without the layers that say nothing about the type of its values."""
+    return unwrap(hint)[0]
 
 
 def is_local_path(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and _LOCAL_PATH in get_args(hint)[1:]
+    return _LOCAL_PATH in unwrap(hint)[1]
+
+
+def bounds(hint: Any) -> list[Bound]:
+    return [note for note in unwrap(hint)[1] if isinstance(note, Bound)]
+
+
+def is_restricted(hint: Any) -> bool:
+    """Whether the hint says more of a value than its type: a bound or a `Literal` is in it."""
+    plain = plain_hint(hint)
+    if get_origin(plain) is Literal or bounds(hint):
+        return True
+    inner = (*UNIONS, *LISTS, *SETS, *MAPPINGS, tuple)
+    return get_origin(plain) in inner and any(map(is_restricted, get_args(plain)))
 
 
 def members(hint: Any) -> tuple[Any, ...]:
@@ -81,7 +143,10 @@ def describe(hint: Any) -> str:
     """What a hint asks for, in words."""
     if is_local_path(hint):
         return "a path (a string)"
+    within = bounds(hint)
     hint = plain_hint(hint)
+    if within:
+        return " and ".join([f"{describe(hint)} {within[0]}", *map(str, within[1:])])
     origin, args = get_origin(hint), get_args(hint)
     kind = origin or hint
     if hint in _SCALARS:

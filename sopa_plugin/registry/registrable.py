@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import pkgutil
 import re
@@ -50,6 +51,9 @@ class Registrable:
     defaults of the base. It names those that have another hint or default here; one that itself
     sets an argument of the base spells out the others instead.
 
+    A constructor called from Python raises `ValueError` for an argument that its hint rules out by
+    a `Bound` or a `Literal`; of other types it checks nothing.
+
     Attributes:
         default_implementation: the name used where a config gives no `type`.
         handed_over: constructor arguments that the builder supplies (dimensions, labels,
@@ -61,6 +65,11 @@ class Registrable:
     default_implementation: ClassVar[str | None] = None
     handed_over: ClassVar[frozenset[str]] = frozenset()
     also_accepts: ClassVar[tuple[type, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if inspect.isfunction(vars(cls).get("__init__")):
+            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
 
     @classmethod
     def register(
@@ -114,6 +123,28 @@ class Registrable:
         from sopa_plugin.registry.build import build  # build reads this registry
 
         return build(cls, params, **handed_over)  # type: ignore[no-any-return]
+
+
+def _checked(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that first checks what it is given by the bounds and literals of its hints."""
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def checked(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        from sopa_plugin.registry.resolve import refused
+
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:  # which `init` says better
+            given = {}
+        for problem in refused(init, given):
+            advice = f"; {problem.hint}" if problem.hint else ""
+            raise ValueError(
+                f"{problem.path}: expected {problem.expected}, found {problem.found}{advice}"
+            )
+        init(self, *args, **kwargs)
+
+    return checked
 
 
 def choices(kind: type) -> dict[str, Registration]:

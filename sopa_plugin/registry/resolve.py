@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -17,18 +19,26 @@ from sopa_plugin.registry.lazy import Lazy
 from sopa_plugin.registry.nodes import Items, LazyPart, Leaf, Node, Part, PathLeaf, Table, is_json
 from sopa_plugin.registry.problems import Problem, did_you_mean, found, join, nearest
 from sopa_plugin.registry.registrable import Registrable
-from sopa_plugin.registry.signatures import Argument
+from sopa_plugin.registry.signatures import Argument, arguments
 
+_NUMBERS: dict[Any, type] = {int: Integral, float: Real}
+_WRONG_VALUE = "wrong value"  # of the right type
 _UNUSED = Leaf(None)  # stands where a problem was found: nothing is built then
 
 
 def resolve(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
     """The node for `value` under `hint`; what does not fit is added to `problems`."""
-    local_path = hints.is_local_path(hint)
-    hint = hints.plain_hint(hint)
-    kind = get_origin(hint) or hint
-    if local_path and isinstance(value, str):
+    if hints.is_local_path(hint) and isinstance(value, str):
         return PathLeaf(value)
+    node = _resolve(hints.plain_hint(hint), value, path, problems)
+    number = node.value if isinstance(node, Leaf) and isinstance(node.value, Real) else None
+    if number is not None and any(number not in bound for bound in hints.bounds(hint)):
+        return _mismatch(hint, value, path, problems, _WRONG_VALUE)
+    return node
+
+
+def _resolve(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
+    kind = get_origin(hint) or hint
     if hint in hints.ANYTHING:
         return Leaf(value)
     if kind in hints.UNIONS:
@@ -48,16 +58,18 @@ def _scalar(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
     if get_origin(hint) is Literal:
         if any(value == each and type(value) is type(each) for each in get_args(hint)):
             return Leaf(value)
-    elif isinstance(hint, type) and issubclass(hint, Enum):
+        return _mismatch(hint, value, path, problems, _WRONG_VALUE)
+    if isinstance(hint, type) and issubclass(hint, Enum):
         for each in hint:
             if value is each or (value == each.value and type(value) is type(each.value)):
                 return Leaf(each)
-    elif hint is float and type(value) is int:
-        return Leaf(float(value))
+    elif hint in _NUMBERS:
+        # a bool is an int to Python, not to a config
+        if isinstance(value, _NUMBERS[hint]) and not isinstance(value, bool):
+            with suppress(OverflowError):  # an integer that no float can hold
+                return Leaf(hint(value))
     elif hint is Path and isinstance(value, str):
         return Leaf(Path(value))
-    elif hint is int and isinstance(value, bool):
-        pass  # a bool is an int to Python, not to a config
     elif _is_instance(value, get_origin(hint) or hint):
         return Leaf(value)
     return _mismatch(hint, value, path, problems)
@@ -70,13 +82,15 @@ def _is_instance(value: Any, kind: Any) -> bool:
         return False
 
 
-def _mismatch(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
-    what = "wrong value" if get_origin(hint) is Literal else "wrong type"
+def _mismatch(
+    hint: Any, value: Any, path: str, problems: list[Problem], what: str = "wrong type"
+) -> Node:
+    members = [hints.plain_hint(each) for each in hints.members(hint)]
+    literals = [get_args(each) for each in members if get_origin(each) is Literal]
     advice = ""
-    if get_origin(hint) is Literal and isinstance(value, str):
-        advice = did_you_mean(value, [each for each in get_args(hint) if isinstance(each, str)])
-    elif isinstance(value, str):
-        advice = _how_to_write(hint, value)
+    if isinstance(value, str):
+        names = [each for each in itertools.chain(*literals) if isinstance(each, str)]
+        advice = did_you_mean(value, names) or _how_to_write(hint, value)
     elif value is None:
         advice = "leave the key out for its default, or give a value"
     problems.append(Problem(path, what, hints.describe(hint), found(value), advice, mismatch=True))
@@ -85,7 +99,7 @@ def _mismatch(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node
 
 def _how_to_write(hint: Any, text: str) -> str:
     """Advice for a value that is written as text, or as Python would have it; else nothing."""
-    plain = any(each in (int, float, bool) for each in hints.members(hint))
+    plain = any(hints.plain_hint(each) in (int, float, bool) for each in hints.members(hint))
     if plain and _resolve_text(hint, text) is not None:
         return "remove the quotes"
     try:
@@ -127,7 +141,9 @@ def _union(hint: Any, value: Any, path: str, problems: list[Problem]) -> Node:
         fewest = min(near, key=len)
         problems.extend(fewest)
         return _UNUSED
-    return _mismatch(hint, value, path, problems)
+    whats = [each.what for attempt in attempts for each in attempt]
+    what = _WRONG_VALUE if _WRONG_VALUE in whats else "wrong type"
+    return _mismatch(hint, value, path, problems, what)
 
 
 def _is_mismatch(problems: list[Problem], path: str) -> bool:
@@ -297,4 +313,14 @@ def _across(choice: Choice, part: Part, unsound: Collection[str]) -> list[Proble
             # without a key, or with an unsound one, it may be about what is not there
             if not unsound or (key and key.split(".")[0] not in unsound):
                 problems.append(Problem(where, message))
+    return problems
+
+
+def refused(make: Callable[..., Any], given: Mapping[str, Any]) -> list[Problem]:
+    """What bounds and `Literal`s in the type hints of `make` say against arguments of a call."""
+    problems: list[Problem] = []
+    takes = arguments(make)
+    for key, value in given.items():
+        if key in takes and hints.is_restricted(takes[key].hint):
+            _argument(takes[key], value, key, problems)
     return problems

@@ -187,5 +187,7 @@ def test_mistakes_say_what_to_do(vectors: str) -> None:
     assert "handed over" in str(problem)
     with pytest.raises(ValueError, match="embedding_dim"):
         StaticEmbedder(num_embeddings=3, embedding_dim=0)
-    with pytest.raises(ValueError, match="unknown: expected one of zero, mean, random, found 'ave"):
+    with pytest.raises(
+        ValueError, match='unknown: expected "zero" or "mean" or "random", found "ave'
+    ):
         StaticEmbedder(num_embeddings=3, unknown="average")

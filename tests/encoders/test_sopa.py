@@ -318,13 +318,13 @@ def test_scales_and_dropout_that_mean_something_are_taken(options: dict[str, Any
     [
         (
             {"dropout_on": "product"},
-            "dropout_on: expected one of products, scores; found 'product'",
+            'dropout_on: expected "products" or "scores", found "product"',
         ),
-        ({"activation": "ReLU"}, "activation: expected one of none, relu"),
-        ({"output": "log"}, "output: expected one of score, log_score, excess"),
-        ({"self_loops": "own"}, "self_loops: expected one of none, state, shared"),
-        ({"self_loops": None}, "self_loops: expected one of none, state, shared; found None"),
-        ({"normalization": "layers"}, "found 'layers'; did you mean 'layer'"),
+        ({"activation": "ReLU"}, 'activation: expected "none" or "relu"'),
+        ({"output": "log"}, 'output: expected "score" or "log_score" or "excess"'),
+        ({"self_loops": "own"}, 'self_loops: expected "none" or "state" or "shared"'),
+        ({"self_loops": None}, 'self_loops: expected "none" or "state" or "shared", found null'),
+        ({"normalization": "layers"}, "found \"layers\" (a string); did you mean 'layer'"),
     ],
 )
 def test_choices_that_there_are_not_are_refused(options: dict[str, Any], message: str) -> None:
