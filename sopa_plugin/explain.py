@@ -1,4 +1,4 @@
-"""`python -m sopa_plugin.explain RUN patterns|document|report|silence|fix`: reads a model."""
+"""`python -m sopa_plugin.explain RUN patterns|document|report|mask|fix`: reads a model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
     add_device,
@@ -20,46 +21,54 @@ from sopa_plugin.cli import (
 )
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import write_file
-from sopa_plugin.interpret.explanation import SUFFIXES, Explanation
-from sopa_plugin.interpret.runs import RunReader
-from sopa_plugin.prediction import CONVERT, decode_line, read_lines
 from sopa_plugin.registry import import_plugins
+
+if TYPE_CHECKING:
+    from sopa_plugin.interpret import Explanation
+    from sopa_plugin.interpret.runs import RunReader
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments, explains and writes."""
     args = _parser().parse_args(argv)
+    _check(args)
     form = _form(args)
-    if args.action == "document":
-        _check_document(args)
+    from sopa_plugin.interpret.runs import RunReader
+
     import_plugins(args.include_package)
     reader = RunReader(args.run, args.replacement or "no_match", choose_device(args.device))
-    match args.action:
-        case "patterns":
-            reader.check_names(args.names)
-            split = args.split or "train"
-            texts = _lines(args.lines) if args.lines else reader.texts(args.data, split)
-            reading = reader.patterns(texts, args.k, args.words)
-            chosen = reading.only(args.names) if args.names else reading.first(args.top)
-            if args.automaton:
-                chosen = chosen.automata()
-            _write(chosen, form, args.output)
-        case "document":
-            texts = args.text or _lines(args.input or "-")
-            if args.activations:
-                _write(reader.activations(texts, args.activations), form, args.output)
-            else:
-                _write(reader.documents(texts, args.target, args.shown or 10), form, args.output)
-        case "report":
-            split = args.split or "dev"
-            report = reader.report(args.data, split, args.k, args.examples, args.shown)
-            _write(report, form, args.output)
-        case "silence":
-            edited = reader.edit(args.names, {}, args.serialization_dir)
-            _write(edited, form, args.output)
-        case "fix":
-            edited = reader.edit([], _values(args.values), args.serialization_dir)
-            _write(edited, form, args.output)
+    explanation: Explanation = args.explain(reader, args)
+    _write(explanation, form, args.output)
+
+
+def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    reader.check_names(args.names)
+    if args.lines:
+        texts: Iterable[str] = _lines(args.lines)
+    else:
+        texts, _ = reader.examples(args.data, args.split or "train")
+    reading = reader.patterns(texts, args.k, args.words)
+    chosen = reading.only(args.names) if args.names else reading.first(args.top)
+    return chosen.automata() if args.automaton else chosen
+
+
+def _document(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    texts = args.text or _lines(args.input or "-")
+    if args.activations:
+        return reader.activations(texts, args.activations)
+    return reader.documents(texts, args.target, args.shown or 10)
+
+
+def _report(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    return reader.report(args.data, args.split or "dev", args.k, args.examples, args.shown)
+
+
+def _mask(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    return reader.edit(args.names, {}, args.serialization_dir)
+
+
+def _fix(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    return reader.edit([], dict(args.values), args.serialization_dir)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,71 +79,55 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("run", help="the folder of a finished run")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _patterns_parser(actions)
-    _document_parser(actions)
-    _report_parser(actions)
-    _edit_parsers(actions)
-    return parser
 
-
-def _patterns_parser(actions: argparse._SubParsersAction) -> None:
-    parser = actions.add_parser("patterns", help="best phrases, effect and arcs of each pattern")
-    chosen = parser.add_mutually_exclusive_group()
+    patterns = actions.add_parser("patterns", help="best phrases, effect and arcs of each pattern")
+    chosen = patterns.add_mutually_exclusive_group()
     chosen.add_argument("names", nargs="*", default=[], help="only these patterns, in this order")
     chosen.add_argument("--top", type=_count, help="only so many, the strongest effect first")
-    parser.add_argument("-k", type=_count, default=10, help="phrases of each (default 10)")
-    parser.add_argument(
+    patterns.add_argument("-k", type=_count, default=10, help="phrases of each (default 10)")
+    patterns.add_argument(
         "--words",
         type=_amount,
         default=10,
         help="nearest words of each arc, in json, html and automata (default 10; 0: no arcs)",
     )
-    parser.add_argument(
+    patterns.add_argument(
         "--automaton", action="store_true", help="draw automata (html, svg) instead of phrases"
     )
-    _add_data(parser, "train").add_argument(
+    _add_data(patterns, "train").add_argument(
         "--lines", metavar="FILE", help="read this text, a document a line (- stdin)"
     )
-    _add_replacement(parser)
-    _add_common(parser, ("text", "json", "html", "svg"))
+    _finish(patterns, _patterns, ("text", "json", "html", "svg"))
 
-
-def _document_parser(actions: argparse._SubParsersAction) -> None:
-    parser = actions.add_parser("document", help="why documents get their labels")
-    documents = parser.add_mutually_exclusive_group()
+    document = actions.add_parser("document", help="why documents get their labels")
+    documents = document.add_mutually_exclusive_group()
     documents.add_argument(
         "text", nargs="*", type=_text, default=[], help="documents; by default stdin, one a line"
     )
     documents.add_argument("-i", "--input", metavar="FILE", help="a document a line (- stdin)")
-    parser.add_argument("--target", metavar="LABEL", help="explain this label, not the predicted")
-    parser.add_argument("--shown", type=_count, help="contributions shown (default 10)")
-    parser.add_argument(
+    document.add_argument("--target", metavar="LABEL", help="explain this label, not the predicted")
+    document.add_argument("--shown", type=_count, help="contributions shown (default 10)")
+    document.add_argument(
         "--activations", metavar="PATTERN", help="this pattern's states over the first document"
     )
-    _add_replacement(parser)
-    _add_common(parser, ("text", "json", "html", "svg"))
+    _finish(document, _document, ("text", "json", "html", "svg"))
 
-
-def _report_parser(actions: argparse._SubParsersAction) -> None:
-    parser = actions.add_parser("report", help="the whole model on one page")
-    parser.add_argument("-k", type=_count, default=5, help="phrases of each pattern (default 5)")
-    parser.add_argument(
+    report = actions.add_parser("report", help="the whole model on one page")
+    report.add_argument("-k", type=_count, default=5, help="phrases of each pattern (default 5)")
+    report.add_argument(
         "--examples", type=_count, default=5, help="documents of each kind (default 5)"
     )
-    parser.add_argument(
+    report.add_argument(
         "--shown", type=_count, default=6, help="contributions of each document (default 6)"
     )
-    _add_data(parser, "dev")
-    _add_replacement(parser)
-    _add_common(parser, ("text", "json", "html"))
+    _add_data(report, "dev")
+    _finish(report, _report, ("text", "json", "html"))
 
-
-def _edit_parsers(actions: argparse._SubParsersAction) -> None:
-    silence = actions.add_parser("silence", help="let patterns tell nothing; dev figures")
-    silence.add_argument("names", nargs="+", help="patterns")
-    _add_replacement(silence)
+    mask = actions.add_parser(
+        "mask", aliases=["silence"], help="let patterns tell nothing; dev figures"
+    )
+    mask.add_argument("names", nargs="+", help="patterns")
     fix = actions.add_parser("fix", help="hold patterns at a value; dev figures")
-    fix.set_defaults(replacement=None)
     fix.add_argument(
         "values",
         nargs="+",
@@ -142,14 +135,15 @@ def _edit_parsers(actions: argparse._SubParsersAction) -> None:
         metavar="NAME=VALUE",
         help="a pattern and its number in the document vector, which the head sees",
     )
-    for parser in (silence, fix):
-        parser.add_argument(
+    for editor, edit in ((mask, _mask), (fix, _fix)):
+        editor.add_argument(
             "-s",
             "--serialization-dir",
             metavar="DIR",
             help="save the edited model in this new folder",
         )
-        _add_common(parser, ("text", "json"))
+        _finish(editor, edit, ("text", "json"))
+    return parser
 
 
 def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._MutuallyExclusiveGroup:
@@ -164,44 +158,44 @@ def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._Mutual
     return group
 
 
-def _add_replacement(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--replacement",
-        choices=("no_match", "zero", "mean"),
-        help="what a contribution compares with: as if the pattern had not matched (default), its "
-        "number in the document vector set to zero, or to its mean over the train set",
-    )
-
-
-def _add_common(parser: argparse.ArgumentParser, forms: Sequence[str]) -> None:
+def _finish(
+    parser: argparse.ArgumentParser,
+    explain: Callable[[RunReader, argparse.Namespace], Explanation],
+    forms: Sequence[str],
+) -> None:
+    """What all actions have; `explain` does the work, its result can be written as `forms`."""
+    parser.set_defaults(explain=explain, forms=forms, replacement=None)
+    if explain is not _fix:
+        parser.add_argument(
+            "--replacement",
+            choices=("no_match", "zero", "mean"),
+            help="what a contribution compares with: as if the pattern had not matched (default), "
+            "its number in the document vector set to zero, or to its mean over the train set",
+        )
     parser.add_argument(
         "--format", choices=forms, help="default: the output file's suffix, or text"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write this file instead of stdout")
     parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
-    parser.set_defaults(forms=forms)
     add_device(parser)
     add_include_package(parser)
 
 
-def _check_document(args: argparse.Namespace) -> None:
-    """Raises `UserError` where an option would do nothing."""
+def _check(args: argparse.Namespace) -> None:
+    """Raises `UserError` where an argument would do nothing."""
     for option in ("target", "shown", "replacement"):
-        if args.activations and getattr(args, option) is not None:
+        if getattr(args, "activations", None) and getattr(args, option) is not None:
             raise UserError(f"--{option} says nothing about --activations: leave one of them out")
-
-
-def _values(pairs: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Values by name; raises `UserError` where a pattern has two."""
-    values = dict(pairs)
-    for name in values:
-        if sum(name == other for other, _ in pairs) > 1:
+    names = [name for name, _ in getattr(args, "values", ())]
+    for name in names:
+        if names.count(name) > 1:
             raise UserError(f"{name} is given several values; expected one")
-    return values
 
 
 def _form(args: argparse.Namespace) -> str:
     """What to write; raises `UserError`, before anything is read, where it cannot be written."""
+    from sopa_plugin.interpret.explanation import SUFFIXES
+
     path = Path(args.output) if args.output else None
     if path is not None and path.is_dir():
         raise UserError(f"{path}: is a folder; name a file in it with -o")
@@ -237,6 +231,8 @@ def _write(explanation: Explanation, form: str, output: str | None) -> None:
 
 def _lines(path: str) -> Iterator[str]:
     """The lines of a file, one at a time."""
+    from sopa_plugin.prediction import decode_line, read_lines
+
     name = "input" if path == "-" else path
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as source:
@@ -250,6 +246,8 @@ def _text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:  # Python's mark of a byte that it could not read
+        from sopa_plugin.prediction import CONVERT
+
         raise argparse.ArgumentTypeError(f"not UTF-8; {CONVERT}") from error
     return text
 

@@ -1,15 +1,21 @@
-"""Acting on a reading: patterns silenced, or held at a value."""
+"""Acting on a reading: patterns masked, or held at a value, and what that changes."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.leave_one_out import Replacement
+from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.leave_one_out import Replacement, held_values
+from sopa_plugin.interpret.render.markup import signed
 from sopa_plugin.interpret.subject import ModelSubject
 
 EDITS = "edits"
@@ -19,7 +25,7 @@ Edits = dict[str, float | str]
 """By pattern, the number of the document vector that it is held at, or "no_match"."""
 
 
-def silence(
+def mask(
     subject: ModelSubject,
     names: Sequence[str],
     replacement: Replacement = "no_match",
@@ -40,19 +46,16 @@ def silence(
     """
     if not names:
         return {}
-    numbers = [subject.number(name) for name in names]
-    if replacement == "no_match" and subject.encoder is subject.model.encoder:
+    numbers = {name: subject.number(name) for name in names}
+    values = held_values(subject, replacement, means)
+    if values is None and subject.encoder is subject.model.encoder:
         _refuse_held(subject, names)
-        for number in numbers:
+        for number in numbers.values():
             _block(subject.encoder, number)
         return _record(subject, dict.fromkeys(names, "no_match"))
-    if replacement != "mean":
-        zeros = subject.encoder.document_vector.of_zero()
-        return hold(subject, {name: float(zeros[subject.number(name)]) for name in names})
-    if means is None:
-        raise UserError("replacement 'mean' needs a data set to take the mean over")
-    values = [float(means[subject.columns[number]]) for number in numbers]
-    return hold(subject, dict(zip(names, values, strict=True)))
+    if values is None:  # a CNN has no arcs to block: a filter over nothing is 0
+        values = subject.encoder.document_vector.of_zero()
+    return hold(subject, {name: float(values[number]) for name, number in numbers.items()})
 
 
 def _block(encoder: SopaEncoder, pattern: int) -> None:
@@ -66,13 +69,12 @@ def _block(encoder: SopaEncoder, pattern: int) -> None:
             f"no arc can be blocked in semiring '{options.semiring}' over encoding "
             f"'{options.encoding}': take replacement zero or mean"
         )
+    column = layout.main_path[0].start + pattern - layout.main_path[0].first_pattern
     with torch.no_grad():
-        main = layout.main_path[0]
-        arcs.weight[main.start + pattern - main.first_pattern] = 0.0
-        arcs.bias[main.start + pattern - main.first_pattern] = float("-inf")
+        arcs.weight[column] = 0.0
+        arcs.bias[column] = float("-inf")
         if layout.epsilons:
-            epsilon = layout.epsilon_arcs[0]
-            arcs.epsilon[epsilon.start + pattern - epsilon.first_pattern] = float("-inf")
+            arcs.epsilon[column] = float("-inf")  # as many as there are main-path arcs
 
 
 def hold(subject: ModelSubject, values: Mapping[str, float]) -> Edits:
@@ -89,32 +91,32 @@ def hold(subject: ModelSubject, values: Mapping[str, float]) -> Edits:
     if not values:
         return {}
     _refuse_held(subject, values)
-    held = {subject.columns[subject.number(name)]: value for name, value in values.items()}
-    head = subject.model.head
-    layer = next((each for each in head.modules() if isinstance(each, nn.Linear)), None)
-    size = subject.model.encoder.get_output_dim()
+    columns = [subject.columns[subject.number(name)] for name in values]
+    head, size = subject.model.head, subject.model.encoder.get_output_dim()
+    edited = copy.deepcopy(head)
+    layer = next((each for each in edited.modules() if isinstance(each, nn.Linear)), None)
+    unsuited = UserError(
+        f"cannot hold a pattern in a {type(head).__name__}: expected a head whose first layer is "
+        "linear, with a bias, and sees all scores"
+    )
     if layer is None or layer.in_features != size or layer.bias is None:
-        raise UserError(f"cannot hold a pattern in a {type(head).__name__}: {_EXPECTED}")
-    columns = torch.tensor(list(held), device=layer.weight.device)
-    constants = torch.tensor(list(held.values()), dtype=torch.float64).to(layer.weight)
+        raise unsuited
+    constants = torch.tensor(list(values.values()), dtype=torch.float64).to(layer.weight)
     for (name, value), finite in zip(values.items(), constants.isfinite().tolist(), strict=True):
         if not finite:
             raise UserError(
                 f"{name} cannot be held at {value:g}: too large for {layer.weight.dtype}"
             )
-    before = [each.detach().clone() for each in (layer.weight, layer.bias)]
     with torch.no_grad():
+        layer.bias.add_(layer.weight[:, columns] @ constants)
+        layer.weight[:, columns] = 0.0
         # Numbers as large as scores get, to see that the head uses them in that layer alone.
         probe = torch.randn(16, size, generator=torch.Generator().manual_seed(0)).to(layer.weight)
         wanted = probe.clone()
         wanted[:, columns] = constants
-        expected = subject.logits(wanted)
-        layer.bias.add_(layer.weight[:, columns] @ constants)
-        layer.weight[:, columns] = 0.0
-        if not torch.allclose(subject.logits(probe), expected, rtol=1e-4, atol=1e-4):
-            layer.weight.copy_(before[0])
-            layer.bias.copy_(before[1])
-            raise UserError(f"cannot hold a pattern in a {type(head).__name__}: {_EXPECTED}")
+        if not torch.allclose(edited(probe), head(wanted), rtol=1e-4, atol=1e-4):
+            raise unsuited
+    head.load_state_dict(edited.state_dict())
     return _record(subject, values)
 
 
@@ -134,4 +136,52 @@ def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:
     return dict(edits)
 
 
-_EXPECTED = "expected a head whose first layer is linear, with a bias, and sees all scores"
+@dataclass(frozen=True, repr=False)
+class Edited(Explanation):
+    """What editing patterns changed on the dev set.
+
+    Arguments:
+        edits: by pattern, what was done.
+        before, after: figures of the dev set.
+        folder: where the edited model was saved.
+    """
+
+    edits: Edits
+    before: dict[str, Any]
+    after: dict[str, Any]
+    folder: Path | None
+
+    def to_dict(self) -> dict[str, Any]:
+        folder = None if self.folder is None else str(self.folder)
+        return {"edits": self.edits, "before": self.before, "after": self.after, "folder": folder}
+
+    def to_text(self, color: bool = False) -> str:
+        lines = [f"{len(self.edits)} patterns edited: {', '.join(self._told())}"]
+        for key in ("dev_accuracy", "dev_macro_f1", "dev_loss"):
+            change = self.after[key] - self.before[key]
+            name = key.replace("_", " ")
+            figures = f"{self.before[key]:.4f} -> {self.after[key]:.4f}"
+            lines.append(f"{name:>14}  {figures}  ({change:+.4f})")
+        if self.folder is not None:
+            lines.append(f"saved in {self.folder}")
+        return "\n".join(lines)
+
+    def html_body(self) -> str:
+        raise UserError("an edit has no page: choose text or json")
+
+    def card(self, original: str) -> str:
+        """The edited model's card."""
+        edits = "\n".join(f"- {each}" for each in self._told())
+        before, after = self.before["dev_accuracy"], self.after["dev_accuracy"]
+        return (
+            f"# {original}, edited\n\nA copy of `{original}` in which what these patterns match "
+            f"changes no prediction:\n\n{edits}\n\n"
+            f"Dev accuracy: {before:.4f} before, {after:.4f} after "
+            f"({signed(100 * (after - before))} points).\n"
+        )
+
+    def _told(self) -> list[str]:
+        return [
+            f"{name} matches nothing" if edit == "no_match" else f"{name} held at {edit:g}"
+            for name, edit in self.edits.items()
+        ]

@@ -16,10 +16,8 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.arcs import ArcWords
-from sopa_plugin.interpret.document_scores import DocumentScores
 from sopa_plugin.interpret.documents import Contribution, DocumentExplanation, spans_for
-from sopa_plugin.interpret.faithfulness import comprehensiveness, sufficiency
-from sopa_plugin.interpret.leave_one_out import LeaveOneOut, Replacement
+from sopa_plugin.interpret.leave_one_out import LeaveOneOut, Replacement, faithfulness
 from sopa_plugin.interpret.match import Match
 from sopa_plugin.interpret.matching import (
     AFTER,
@@ -30,6 +28,7 @@ from sopa_plugin.interpret.matching import (
     spell,
 )
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
+from sopa_plugin.interpret.scores import DocumentScores
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
 from sopa_plugin.interpret.top_matches import TopMatches
 from sopa_plugin.wfsa import document_scores
@@ -212,7 +211,6 @@ class Explainer:
         ]
         contributions.sort(key=lambda item: -abs(item.effect[target]))
         phrases = spans_for(contributions[:shown], target)
-        label = labels.index(target)
         return DocumentExplanation(
             self.subject.words([document])[0],
             dict(zip(labels, probabilities, strict=True)),
@@ -221,8 +219,7 @@ class Explainer:
             tuple(contributions),
             shown,
             self.replacement,
-            comprehensiveness(self.subject, ids, phrases, label),
-            sufficiency(self.subject, ids, phrases, label),
+            *faithfulness(self.subject, ids, phrases, labels.index(target)),
             number,
         )
 

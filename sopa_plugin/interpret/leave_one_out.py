@@ -1,7 +1,8 @@
-"""What each pattern contributes to the classes: the head run again without its score."""
+"""What a prediction rests on: the head run again without a pattern, the model without words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,10 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.matching import arc_scores, scores_of_documents
 from sopa_plugin.interpret.subject import Subject
 
 Replacement = Literal["no_match", "zero", "mean"]
+Spans = Sequence[tuple[int, int]]
+"""Where phrases are: the first token, and the one after the last."""
+
 CHUNK = 8192
+"""Document vectors that the head sees at once."""
 
 
 def log_odds(logits: Tensor) -> Tensor:
@@ -28,6 +34,29 @@ def log_odds(logits: Tensor) -> Tensor:
     return logits - rest
 
 
+def held_values(
+    subject: Subject, replacement: Replacement, means: Tensor | None = None
+) -> Tensor | None:
+    """The numbers of the document vector that stand for the patterns' own, `[K]`.
+
+    None for `no_match`, where a score is replaced before any normalization. Arguments as for
+    `LeaveOneOut`.
+
+    Raises:
+        UserError: There is no such replacement, or means are missing.
+    """
+    if replacement == "no_match":
+        return None
+    if replacement == "zero":
+        return subject.encoder.document_vector.of_zero()
+    if replacement != "mean":
+        known = ", ".join(get_args(Replacement))
+        raise UserError(f"replacement: expected one of {known}, found {replacement!r}")
+    if means is None:
+        raise UserError("replacement 'mean' needs a data set to take the mean over")
+    return means[torch.tensor(list(subject.columns), device=means.device)]
+
+
 class LeaveOneOut:
     """Contributions by leave-one-out (paper, section 7).
 
@@ -40,7 +69,7 @@ class LeaveOneOut:
         `mean`: it becomes the number's mean over a data set.
     The paper zeroes scores that are products of probabilities, where no match is zero, too. Where
     scores are logarithms or normalized, 0 is an ordinary score: there `no_match` is what names the
-    phrases that a prediction rests on (`Faithfulness` measures it), and it is the default.
+    phrases that a prediction rests on (`faithfulness` measures it), and it is the default.
 
     Arguments:
         subject: a subject with a head.
@@ -56,14 +85,8 @@ class LeaveOneOut:
     ) -> None:
         if not subject.labels:
             raise UserError("this encoder has no head, so nothing contributes to a class")
-        if replacement not in get_args(Replacement):
-            known = ", ".join(get_args(Replacement))
-            raise UserError(f"replacement: expected one of {known}, found {replacement!r}")
-        if replacement == "mean" and means is None:
-            raise UserError("replacement 'mean' needs a data set to take the mean over")
         self.subject = subject
-        self.replacement = replacement
-        self.means = means
+        self._held = held_values(subject, replacement, means)
 
     @torch.no_grad()
     def __call__(self, scores: Tensor) -> NDArray[np.float64]:
@@ -80,22 +103,53 @@ class LeaveOneOut:
         found = [base.new_zeros(0, base.shape[1])]
         for some, which in zip(documents.split(CHUNK), patterns.split(CHUNK), strict=True):
             some, which = some.to(scores.device), which.to(scores.device)
-            without = self.subject.logits(self._replaced(scores[some], which))
+            without = self.subject.logits(self._without(scores[some], which))
             found.append(base[some] - log_odds(without.double()))
         return torch.cat(found).cpu().numpy()  # type: ignore[no-any-return]
 
-    def _replaced(self, scores: Tensor, patterns: Tensor) -> Tensor:
+    def _without(self, scores: Tensor, patterns: Tensor) -> Tensor:
         """Document vectors `[pairs, dim]` with the score of one pattern replaced in each."""
         pairs = torch.arange(len(scores), device=scores.device)
-        if self.replacement == "no_match":
-            scores = scores.clone()
+        if self._held is None:
             scores[pairs, patterns] = self.subject.encoder.options.algebra.zero
             return self.subject.document_vectors(scores)
         vectors = self.subject.document_vectors(scores).clone()
         columns = torch.tensor(list(self.subject.columns), device=scores.device)[patterns]
-        if self.replacement == "zero" or self.means is None:
-            zeros = self.subject.encoder.document_vector.of_zero()
-            vectors[pairs, columns] = zeros.to(vectors)[patterns]
-        else:
-            vectors[pairs, columns] = self.means.to(vectors)[columns]
+        vectors[pairs, columns] = self._held.to(vectors)[patterns]
         return vectors
+
+
+@torch.no_grad()
+def faithfulness(
+    subject: Subject, ids: NDArray[np.int64], spans: Spans, label: int
+) -> tuple[float, float]:
+    """Whether the words of `spans` are what a class rests on (ERASER, DeYoung et al. 2020).
+
+    Arguments:
+        subject: a subject with a head.
+        ids: the document's tokens, as `Subject.read` gives them.
+        spans: the phrases that an explanation names.
+        label: the class's number.
+
+    Returns:
+        Comprehensiveness, by how much the probability of the class falls when the words are
+        dropped; sufficiency, by how much it falls when they alone are kept.
+    """
+    named = np.zeros(len(ids), dtype=bool)
+    for start, end in spans:
+        named[start:end] = True
+    special = subject.is_special(ids)
+    encoded = subject.embed([ids, ids[~named | special], ids[named | special]])
+    scores = scores_of_documents(subject, encoded, arc_scores(subject, encoded))
+    probabilities = subject.classify(encoded, scores).double().softmax(dim=-1)
+    whole, without, alone = probabilities[:, label].tolist()
+    return whole - without if spans else 0.0, whole - alone
+
+
+def random_spans(spans: Spans, length: int, random: np.random.Generator) -> list[tuple[int, int]]:
+    """Spans as long as the given ones at random places: what a faithful explanation must beat."""
+    found = []
+    for start, end in spans:
+        begin = int(random.integers(0, length - (end - start) + 1))
+        found.append((begin, begin + end - start))
+    return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.faithfulness import comprehensiveness, random_spans, sufficiency
+from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.render.report_page import report_html
 from sopa_plugin.interpret.render.terminal import report_text
@@ -155,8 +155,7 @@ def _faithfulness(explainer: Explainer, texts: Sequence[str], shown: int) -> Fai
             (
                 found.comprehensiveness,
                 found.sufficiency,
-                comprehensiveness(subject, ids, spans, label),
-                sufficiency(subject, ids, spans, label),
+                *faithfulness(subject, ids, spans, label),
             )
         )
     return Faithfulness(len(figures), *np.mean(figures, axis=0).tolist())

@@ -12,7 +12,7 @@ from torch import nn
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.editing import hold, silence
+from sopa_plugin.interpret.editing import hold, mask
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier, load_model
 
@@ -39,7 +39,7 @@ def odds(model: TextClassifier) -> np.ndarray:
 
 @pytest.mark.parametrize("replacement", ["no_match", "zero", "mean"])
 @pytest.mark.parametrize("encoder", [{}, CNN], ids=["sopa", "cnn"])
-def test_a_silenced_pattern_takes_its_contributions_with_it(
+def test_a_masked_pattern_takes_its_contributions_with_it(
     replacement: str, encoder: dict[str, Any], make_model: Callable[..., TextClassifier]
 ) -> None:
     model = make_model(**encoder)
@@ -48,7 +48,7 @@ def test_a_silenced_pattern_takes_its_contributions_with_it(
     assert np.abs(contributions).max() > 0.01
     explainer = Explainer.from_model(model)
     explainer.use_means_of(TEXTS)
-    silence(ModelSubject(model), [name], replacement, explainer.means)
+    mask(ModelSubject(model), [name], replacement, explainer.means)
     assert np.allclose(odds(model), before - contributions, atol=1e-4)
     assert np.allclose(effects(model, replacement, name), 0, atol=1e-6)
 
@@ -71,7 +71,7 @@ def test_an_edited_model_is_saved_and_loaded(
     replacement: str, make_model: Callable[..., TextClassifier], tmp_path: Path
 ) -> None:
     model = make_model()
-    silence(ModelSubject(model), ["2-1", "5-2"], replacement)
+    mask(ModelSubject(model), ["2-1", "5-2"], replacement)
     model.save(tmp_path)
     loaded = load_model(tmp_path)
     assert np.array_equal(loaded.log_probabilities(TEXTS), model.log_probabilities(TEXTS))
@@ -90,7 +90,7 @@ def test_a_blocked_pattern_leaves_training_finite(
     make_model: Callable[..., TextClassifier],
 ) -> None:
     model = make_model()
-    silence(ModelSubject(model), ["5-1"])
+    mask(ModelSubject(model), ["5-1"])
     model.train()
     batch = model.make_batch(model.encode_texts(TEXTS, [0, 1, 2, 0, 1]), np.arange(5))
     model(**batch).loss.backward()
@@ -108,11 +108,11 @@ def test_a_pattern_that_is_held_is_not_held_again(
     loaded = load_model(tmp_path)
     assert isinstance(loaded, TextClassifier)
     for subject in (ModelSubject(model), ModelSubject(loaded)):
-        for edit in (lambda: hold(subject, {"2-1": 5.0}), lambda: silence(subject, ["2-1"])):  # noqa: B023
+        for edit in (lambda: hold(subject, {"2-1": 5.0}), lambda: mask(subject, ["2-1"])):  # noqa: B023
             with pytest.raises(UserError, match="2-1 is held at 3 already: edit the original"):
                 edit()
     # One that only matches nothing is still seen.
-    silence(ModelSubject(model), ["3-1"])
+    mask(ModelSubject(model), ["3-1"])
     expected = odds(model)
     hold(ModelSubject(model), {"3-1": 40.0})
     assert not np.allclose(odds(model), expected)
@@ -127,19 +127,19 @@ def test_arcs_that_cannot_score_zero_are_not_blocked(
     )
     before = model.log_probabilities(TEXTS)
     with pytest.raises(UserError, match=f"'sum_product' over encoding '{encoding}': take repl"):
-        silence(ModelSubject(model), ["2-1"])
+        mask(ModelSubject(model), ["2-1"])
     assert np.array_equal(model.log_probabilities(TEXTS), before)
-    silence(ModelSubject(model), ["2-1"], "zero")
+    mask(ModelSubject(model), ["2-1"], "zero")
     assert np.isfinite(model.log_probabilities(TEXTS)).all()
 
 
 def test_what_cannot_be_done_is_said(make_model: Callable[..., TextClassifier]) -> None:
     model = make_model()
     with pytest.raises(UserError, match="no pattern is called '7-1'"):
-        silence(ModelSubject(model), ["7-1"])
+        mask(ModelSubject(model), ["7-1"])
     with pytest.raises(UserError, match="needs a data set"):
-        silence(ModelSubject(model), ["2-1"], "mean")
-    assert silence(ModelSubject(model), [], "mean") == {}
+        mask(ModelSubject(model), ["2-1"], "mean")
+    assert mask(ModelSubject(model), [], "mean") == {}
     with pytest.raises(
         UserError, match=r"2-1 cannot be held at 1e\+300: too large for torch.float"
     ):

@@ -106,7 +106,7 @@ def test_a_mistake_is_one_line_and_no_traceback(
     [
         ["patterns", "2-33"],
         ["document", "a film", "--activations", "2-33"],
-        ["silence", "2-1", "2-33"],
+        ["mask", "2-1", "2-33"],
         ["silence", "2-33", "--replacement", "mean"],
         ["fix", "2-1=1", "2-33=0"],
     ],
@@ -241,7 +241,7 @@ def test_no_document_is_an_error(call: Call, tmp_path: Path) -> None:
 
 def test_patterns_of_the_training_set(call: Call, run: Path) -> None:
     found = json.loads(call("patterns", "-k", "3", "--format", "json"))
-    texts = RunReader(run).texts(None, "train")
+    texts = RunReader(run).examples(None, "train")[0]
     assert found["documents"] == len(texts)
     assert sorted(each["pattern"] for each in found["patterns"]) == [
         "2-1", "2-2", "2-3", "4-1", "4-2", "4-3",
@@ -329,26 +329,28 @@ def test_a_report_is_one_page_with_all_of_it(call: Call, run: Path, tmp_path: Pa
         call("report", "-o", str(tmp_path / "report.svg"))
 
 
-@pytest.mark.parametrize("replacement", ["no_match", "mean"])
-def test_silencing_shows_dev_figures_and_saves_a_copy(
-    replacement: str, call: Call, run: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("action", "replacement"), [("mask", "no_match"), ("silence", "mean")], ids=str
+)
+def test_masking_shows_dev_figures_and_saves_a_copy(
+    action: str, replacement: str, call: Call, run: Path, tmp_path: Path
 ) -> None:
     before = {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
     copy = tmp_path / "edited"
-    arguments = ("silence", "2-1", "4-3", "--replacement", replacement, "--format", "json")
+    arguments = (action, "2-1", "4-3", "--replacement", replacement, "--format", "json")
     found = json.loads(call(*arguments, "-s", str(copy)))
     metrics = json.loads((run / "metrics.json").read_text())
     assert found["before"]["dev_accuracy"] == pytest.approx(metrics["best_validation_accuracy"])
     assert found["after"]["dev_loss"] != found["before"]["dev_loss"]
     assert set(found["edits"]) == {"2-1", "4-3"}
     # The copy is a run: it predicts as was measured, by its model and by its matcher.
-    dev = RunReader(copy).split("dev")
-    predicted = load_model(copy).log_probabilities(dev["text"])
-    accuracy = (predicted.argmax(axis=1) == np.array(dev["label"])).mean()
+    texts, labels = RunReader(copy).examples(None, "dev")
+    predicted = load_model(copy).log_probabilities(texts)
+    accuracy = (predicted.argmax(axis=1) == np.array(labels)).mean()
     assert accuracy == pytest.approx(found["after"]["dev_accuracy"])
     matcher = load_matcher(copy)
     assert matcher is not None
-    assert np.allclose(matcher.log_probabilities(dev["text"]), predicted, atol=1e-4)
+    assert np.allclose(matcher.log_probabilities(texts), predicted, atol=1e-4)
     told = "matches nothing" if replacement == "no_match" else "held at"
     assert f"- 2-1 {told}" in (copy / "README.md").read_text()
     # Whoever may read the run's config may read the copy.
@@ -373,7 +375,7 @@ def test_the_mean_is_that_of_the_training_set(run: Path) -> None:
     reader = RunReader(run, "mean")
     reader.patterns(["a moving film"], k=1, words=0)
     found = reader.explainer.means
-    reader.explainer.use_means_of(reader.texts(None, "train"))
+    reader.explainer.use_means_of(reader.examples(None, "train")[0])
     assert found is not None
     assert reader.explainer.means is not None
     assert found.tolist() == pytest.approx(reader.explainer.means.tolist())

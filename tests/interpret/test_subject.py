@@ -21,7 +21,7 @@ from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
 from sopa_plugin.data.tokenizers.words import WordTokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.editing import silence
+from sopa_plugin.interpret.editing import mask
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier
 
@@ -125,7 +125,7 @@ def test_changed_models_are_compiled_anew(make_model: Callable[..., TextClassifi
     explainer = Explainer.from_model(make_model())
     assert isinstance(explainer.subject, ModelSubject)
     assert explainer.patterns(TEXTS)["3-1"].matches
-    silence(explainer.subject, ["3-1"])
+    mask(explainer.subject, ["3-1"])
     assert explainer.subject.compiled is None
     assert explainer.matches(TEXTS[0])["3-1"] is None
     assert not explainer.patterns(TEXTS)["3-1"].matches
@@ -228,11 +228,11 @@ def test_word_pieces_are_the_tokens_and_special_ones_are_kept(
     ids = explainer.subject.read([text]).ids
     assert explainer.subject.is_special(ids).tolist() == [True, *[False] * 5, True]
     # Without its words the document is what an empty text is.
-    from sopa_plugin.interpret.faithfulness import comprehensiveness
+    from sopa_plugin.interpret.leave_one_out import faithfulness
 
     label = int(expected.argmax())
     empty = np.exp(contextual.log_probabilities([""]))[0]
-    fall = comprehensiveness(explainer.subject, ids, [(0, 7)], label)
+    fall, _ = faithfulness(explainer.subject, ids, [(0, 7)], label)
     assert fall == pytest.approx(expected[label] - empty[label], abs=1e-5)
 
 
