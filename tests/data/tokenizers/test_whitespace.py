@@ -115,7 +115,7 @@ def test_config() -> None:
     ]
     with pytest.raises(ValueError, match="min_count"):
         WhitespaceTokenizer(min_count=0)
-    with pytest.raises(ValueError, match='vocabulary: expected "train" or .*, found "dev"'):
+    with pytest.raises(ValueError, match=r'vocabulary: expected "train" or .*, found "dev"'):
         WhitespaceTokenizer(vocabulary="dev")
 
 
