@@ -1,6 +1,6 @@
 """For all tests: trainings run on the CPU, where a seed decides them to the last bit.
 
-What is for GPUs (tests/wfsa/test_cuda_kernel.py) names its device and takes the GPU where there is
+What is for GPUs (tests/wfsa/test_cuda.py) names its device and takes the GPU where there is
 one.
 """
 

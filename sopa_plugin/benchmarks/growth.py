@@ -22,7 +22,7 @@ from sopa_plugin.benchmarks.measuring import (
 )
 from sopa_plugin.errors import UserError
 from sopa_plugin.extras import require
-from sopa_plugin.wfsa import Layout, document_scores
+from sopa_plugin.wfsa import Arcs, Layout, document_scores
 
 Times = Sequence[NDArray[np.float64]]
 _WHAT = "the picture of how costs grow"
@@ -63,13 +63,14 @@ class Problem:
         total = self.documents * self.tokens
         index = torch.randint(ROWS, (total,), generator=random)
         offsets = torch.arange(self.documents + 1) * self.tokens
+        arcs = Arcs(scores, index, offsets, epsilon)
 
         ones = torch.ones(self.documents, self.patterns)
 
         def work() -> None:
             with use_threads(self.threads):
                 for _ in range(self.repeats):
-                    best = document_scores(layout, "max_product", scores, index, offsets, epsilon)
+                    best = document_scores(layout, "max_product", arcs)
                     torch.autograd.grad(best, (scores, epsilon), ones)
 
         return work

@@ -153,20 +153,15 @@ def kernel(bench: Bench) -> None:
     if module is None:
         return
     with torch.no_grad():
-        scored = [(*encoder.arc_scores(rows), *rest) for rows, *rest in inputs.packed]
-    best = [
-        module.forward(layout, scores, index, offsets, epsilon, True)
-        for scores, epsilon, index, offsets in scored
-    ]
+        scored = [encoder.operands(*packed)[-1] for packed in inputs.packed]
+    best = [module.forward(layout, arcs, True) for arcs in scored]
 
     def forward(i: int, keep_paths: bool) -> None:
-        scores, epsilon, index, offsets = scored[i]
-        module.forward(layout, scores, index, offsets, epsilon, keep_paths)
+        module.forward(layout, scored[i], keep_paths)
 
     def backward(i: int) -> None:
-        scores, _, index, offsets = scored[i]
-        grad, ends, final, steps = best[i]
-        module.backward(layout, grad, index, offsets, ends, final, steps, len(scores))
+        grad, *paths = best[i]
+        module.backward(layout, grad, scored[i], *paths)
 
     @torch.inference_mode()
     def convolve(i: int) -> None:

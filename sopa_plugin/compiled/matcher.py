@@ -15,7 +15,7 @@ from sopa_plugin.compiled.pieces import Pieces
 from sopa_plugin.compiled.words import Words
 from sopa_plugin.encoders import SopaEncoder, boundary_tokens
 from sopa_plugin.heads import ClassifierHead
-from sopa_plugin.wfsa import document_scores
+from sopa_plugin.wfsa import Arcs, document_scores
 
 _TEXTS_AT_ONCE = 4096
 
@@ -85,7 +85,8 @@ class Matcher(nn.Module):
             ids, offsets = boundary_tokens.wrap(
                 ids, offsets, len(self.table) - 1, self.boundary_width
             )
-        scores = document_scores(self.layout, self.semiring, self.table, ids, offsets, self.epsilon)
+        arcs = Arcs(self.table, ids, offsets, self.epsilon)
+        scores = document_scores(self.layout, self.semiring, arcs)
         logits = self.head(self.document_vector(scores, self.table.dtype))
         return torch.where(empty[:, None], self.class_log_prior, logits)
 

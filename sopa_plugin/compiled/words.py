@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import normalizers
 from torch import Tensor
 
-from sopa_plugin.wfsa.kernels.compiled import Compiled
+from sopa_plugin.wfsa.kernels.threads import Compiled
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,18 +27,7 @@ from sopa_plugin.encoders.sopa_options import (
     problems_of,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.wfsa import BestMatches, Layout, Semiring, best_matches, document_scores
-
-
-class Operands(NamedTuple):
-    """The arguments of `wfsa.document_scores`, `best_matches`, `span_scores`, ..., in order."""
-
-    layout: Layout
-    semiring: str
-    scores: Tensor  # [N, R]
-    index: Tensor  # type: ignore[assignment]  # [M]
-    offsets: Tensor  # [B + 1]
-    epsilon: Tensor  # [Q]
+from sopa_plugin.wfsa import Arcs, BestMatches, Layout, Semiring, best_matches, document_scores
 
 
 @Seq2VecEncoder.register("sopa_released", constructor="released")
@@ -239,14 +228,14 @@ class SopaEncoder(PackedSeq2VecEncoder):
         with torch.no_grad():
             return best_matches(*self.operands(rows, index, offsets))
 
-    def operands(self, rows: Tensor, index: Tensor, offsets: Tensor) -> Operands:
+    def operands(self, rows: Tensor, index: Tensor, offsets: Tensor) -> tuple[Layout, str, Arcs]:
         """What every function of `sopa_plugin.wfsa` over packed documents takes.
 
         `k_best_matches(*encoder.operands(rows, index, offsets), k=3)`.
         """
         rows, index, offsets = self.wrap(rows, index, offsets)
         scores, epsilon = self.arc_scores(rows)
-        return Operands(self.layout, self.options.semiring, scores, index, offsets, epsilon)
+        return self.layout, self.options.semiring, Arcs(scores, index, offsets, epsilon)
 
     def wrap(self, rows: Tensor, index: Tensor, offsets: Tensor) -> Packed:
         """The documents with their boundary tokens; as they are where there are none."""

@@ -239,10 +239,10 @@ class Explainer:
             block.start + number - block.first_pattern
             for block in layout.states[: layout.lengths[number]]
         ]
-        recurrence = Recurrence(layout, algebra, arcs.epsilon)
+        recurrence = Recurrence(layout, algebra, arcs.arcs.epsilon)
         state, values = recurrence.start(1), []
-        for row in arcs.index:
-            step = recurrence.step(state, arcs.scores[row][None])
+        for row in arcs.arcs.index:
+            step = recurrence.step(state, arcs.arcs.scores[row][None])
             state = step.state
             after = recurrence.take_epsilons(state)[0, columns]
             after[-1] = step.scores[0, number]

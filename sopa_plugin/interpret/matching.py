@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,12 +14,22 @@ from torch import Tensor
 from sopa_plugin.encoders import boundary_tokens
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import Match, Step
-from sopa_plugin.interpret.match_starts import find_starts
 from sopa_plugin.interpret.subject import Encoded, Subject
-from sopa_plugin.wfsa import ArcEncoding, Layout, Semiring, best_matches, document_scores
-from sopa_plugin.wfsa.dispatch import MAX_SEMIRINGS
-from sopa_plugin.wfsa.kernels.plan import columns_of
-from sopa_plugin.wfsa.paths import Arc, trace
+from sopa_plugin.wfsa import (
+    ArcEncoding,
+    Arcs,
+    Ends,
+    EndScores,
+    Layout,
+    Path,
+    Semiring,
+    best_matches,
+    document_scores,
+    end_scores,
+    first_tokens,
+    spell_out,
+    trace,
+)
 
 BEST_PATH = {"log": "max_sum", "sum_product": "max_product"}
 """The semiring that finds the best path where the encoder's own sums over all of them."""
@@ -33,17 +42,14 @@ BEFORE, AFTER = "‹s›", "‹/s›"
 class ArcScores:
     """Arc scores of encoded documents, with boundary tokens where the encoder puts them.
 
-    `scores [N, R]`, `index [M]`, `offsets [B + 1]` and `epsilon [Q]` are the operator's, in a
-    semiring that selects (`semiring`); `width` boundary tokens stand on each side of a document.
-    `ids [M]` are equal where tokens are the same word or boundary token.
+    `arcs` are the operator's, in a semiring that selects (`semiring`); `width` boundary tokens
+    stand on each side of a document. `ids [M]` are equal where tokens are the same word or boundary
+    token.
     """
 
     layout: Layout
     semiring: str
-    scores: Tensor
-    index: Tensor
-    offsets: Tensor
-    epsilon: Tensor
+    arcs: Arcs
     width: int
     ids: NDArray[np.int64]
 
@@ -53,23 +59,22 @@ class ArcScores:
         return Semiring.named(self.semiring)
 
     @property
-    def operands(self) -> tuple[Layout, str, Tensor, Tensor, Tensor, Tensor]:
+    def operands(self) -> tuple[Layout, str, Arcs]:
         """What the operator takes."""
-        return self.layout, self.semiring, self.scores, self.index, self.offsets, self.epsilon
+        return self.layout, self.semiring, self.arcs
 
     def of(self, documents: NDArray[np.int64]) -> ArcScores:
         """The same for some of the documents."""
-        bounds = self.offsets.cpu().numpy()
+        bounds = self.arcs.offsets.cpu().numpy()
         lengths = np.diff(bounds)[documents]
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         # shape: [tokens]; where those documents' tokens are
         tokens = np.arange(offsets[-1]) + np.repeat(bounds[documents] - offsets[:-1], lengths)
-        return replace(
-            self,
-            index=self.index[torch.from_numpy(tokens).to(self.index.device)],
-            offsets=torch.from_numpy(offsets).to(self.offsets.device),
-            ids=self.ids[tokens],
+        arcs = self.arcs._replace(
+            index=self.arcs.index[torch.from_numpy(tokens).to(self.arcs.index.device)],
+            offsets=torch.from_numpy(offsets).to(self.arcs.offsets.device),
         )
+        return replace(self, arcs=arcs, ids=self.ids[tokens])
 
 
 def best_path_semiring(subject: Subject) -> str:
@@ -108,7 +113,8 @@ def arc_scores(subject: Subject, encoded: Encoded) -> ArcScores:
         if encoder.options.semiring == "sum_product":  # max-product holds logarithms
             scores, epsilon = scores.log(), epsilon.log()
     ids = _with_boundaries(encoded, width)
-    return ArcScores(encoder.layout, semiring, scores, index, offsets, epsilon, width, ids)
+    arcs = Arcs(scores, index, offsets, epsilon)
+    return ArcScores(encoder.layout, semiring, arcs, width, ids)
 
 
 def _with_boundaries(encoded: Encoded, width: int) -> NDArray[np.int64]:
@@ -122,21 +128,6 @@ def _with_boundaries(encoded: Encoded, width: int) -> NDArray[np.int64]:
     return ids.numpy()
 
 
-class Path(NamedTuple):
-    """The best path of `pattern` that ends after `end` tokens: arcs, and what each scores."""
-
-    pattern: int
-    end: int
-    score: float
-    arcs: tuple[Arc, ...]
-    values: tuple[float, ...]
-
-    @property
-    def start(self) -> int:
-        """Tokens before the match."""
-        return self.end - sum(arc.token is not None for arc in self.arcs)
-
-
 class Aligner:
     """Spells out matches that end at given tokens.
 
@@ -146,85 +137,38 @@ class Aligner:
 
     def __init__(self, arcs: ArcScores) -> None:
         self.arcs = arcs
-        self.best = best_matches(*arcs.operands)
-        self._steps = self.best.steps.cpu().numpy()
-        self._offsets = arcs.offsets.cpu().numpy()
-        self._scores = arcs.scores.cpu().numpy()
-        self._index = arcs.index.cpu().numpy()
-        self._epsilon = arcs.epsilon.cpu().numpy()
+
+    @cached_property
+    def found(self) -> EndScores:
+        """What matches score that end at each token."""
+        return end_scores(*self.arcs.operands)
+
+    @cached_property
+    def _steps(self) -> NDArray[np.uint8]:
+        steps: NDArray[np.uint8] = self.found.steps.cpu().numpy()
+        return steps
+
+    @cached_property
+    def _best(self) -> list[list[Path | None]]:
+        return spell_out(self.arcs.layout, self.arcs.arcs, best_matches(*self.arcs.operands))
 
     def best_path(self, document: int, pattern: int) -> Path | None:
         """The path of the best match in a document, None where there is none."""
-        end = int(self.best.ends[document, pattern])
-        score = float(self.best.scores[document, pattern])
-        return self.path(document, pattern, end, score) if end >= 0 else None
+        return self._best[document][pattern]
 
-    def path(self, document: int, pattern: int, end: int, score: float) -> Path:
-        """The path of the best match of `pattern` that ends after `end` tokens.
+    def paths(self, patterns: NDArray[np.int64], tokens: NDArray[np.int64]) -> list[Path]:
+        """The best path of each pattern given that ends at the token given, all `[matches]`.
 
-        Whether it ends with an epsilon is told by `score`, the match's: the path that adds up to it
-        is the one. Of two that do, the one without.
+        Tokens are counted over all documents.
         """
-        start, stop = self._offsets[document : document + 2]
-        layout = self.arcs.layout
-        finals = (False, True) if layout.epsilons and layout.final_epsilon else (False,)
-        candidates = []
-        for final in finals:
-            arcs = trace(layout, self._steps[start:stop], pattern, end, final)
-            values = tuple(self._value(arc, pattern, start) for arc in arcs)
-            whole = bool(arcs) and arcs[0].state == 0
-            difference = abs(self._product(values) - score) if whole else float("inf")
-            candidates.append((difference, final, Path(pattern, end, score, arcs, values)))
-        return min(candidates, key=lambda each: each[:2])[2]
+        return trace(self.arcs.layout, self.arcs.arcs, self._steps, self._ends(patterns, tokens))
 
-    def starts(
-        self, patterns: NDArray[np.int64], tokens: NDArray[np.int64], scores: NDArray[np.floating]
-    ) -> NDArray[np.int64]:
-        """The first token of the best match of each pattern given that ends at the token given.
+    def starts(self, patterns: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first tokens of those paths; an empty one starts after its last token."""
+        return first_tokens(self.arcs.layout, self._steps, self._ends(patterns, tokens))
 
-        All are `[matches]`. Tokens are counted over all documents; an empty match starts after
-        its last token.
-        """
-        layout = self.arcs.layout
-        documents = np.searchsorted(self._offsets, tokens, side="right") - 1
-        firsts = self._offsets[documents]
-        if self.arcs.semiring not in MAX_SEMIRINGS:
-            columns = documents, patterns, tokens + 1 - firsts, scores
-            found = zip(*(column.tolist() for column in columns), strict=True)
-            paths = [self.path(*each) for each in found]
-            return firsts + np.array([path.start for path in paths], dtype=np.int64)
-        starts = np.empty(len(tokens), dtype=np.int64)
-        find_starts(
-            columns_of(layout),
-            layout.epsilons and layout.final_epsilon,
-            not layout.empty_matches,
-            np.asarray(self._scores, dtype=np.float32),
-            self._index,
-            np.asarray(self._epsilon, dtype=np.float32),
-            self._steps,
-            patterns,
-            tokens,
-            firsts,
-            np.asarray(scores, dtype=np.float32),
-            starts,
-        )
-        return starts
-
-    def _value(self, arc: Arc, pattern: int, start: int) -> float:
-        layout = self.arcs.layout
-        blocks = {"main_path": layout.main_path, "self_loop": layout.loops}
-        block = blocks.get(arc.kind, layout.epsilon_arcs)[arc.state]
-        if block is None:  # a wrong guess at how the path ends
-            return float(self.arcs.algebra.zero)
-        column = block.start + pattern - block.first_pattern
-        if arc.token is None:
-            return float(self._epsilon[column])
-        return float(self._scores[self._index[start + arc.token], column])
-
-    def _product(self, values: tuple[float, ...]) -> float:
-        if self.arcs.semiring in MAX_SEMIRINGS:
-            return math.fsum(values)
-        return float(self.arcs.algebra.prod(torch.tensor(values, dtype=torch.float64), dim=0))
+    def _ends(self, patterns: NDArray[np.int64], tokens: NDArray[np.int64]) -> Ends:
+        return Ends.at(self.found, self.arcs.arcs.offsets, tokens, patterns)
 
 
 def spell(
@@ -243,7 +187,7 @@ def spell(
     width = subject.encoder.boundary_width if width is None else width
     length = len(words)
     algebra = Semiring.named(best_path_semiring(subject))
-    values = torch.tensor([*path.values, path.score], dtype=torch.float64)
+    values = torch.tensor([*(arc.score for arc in path.arcs), path.score], dtype=torch.float64)
     *shown, score = algebra.to_score(values).tolist()
     steps = []
     for arc, value in zip(path.arcs, shown, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +15,6 @@ from torch import Tensor
 from sopa_plugin.interpret.match import Match
 from sopa_plugin.interpret.matching import Aligner, ArcScores, arc_scores, spell
 from sopa_plugin.interpret.subject import Subject
-from sopa_plugin.wfsa import end_scores
 
 ALIGNED_AT_ONCE = 1024
 """Documents whose matches are aligned at once."""
@@ -87,13 +86,14 @@ class TopMatches:
         """Reads some more documents, whose best matches score `best [B, K]`."""
         chosen = np.flatnonzero(self._enough(best, arcs).any(axis=1))
         arcs = arcs.of(chosen)
-        ends = end_scores(*arcs.operands)
+        aligner = Aligner(arcs)
+        ends = aligner.found.scores
         tokens, patterns = np.nonzero(self._enough(ends, arcs))
         scores = ends.cpu().numpy()[tokens, patterns]
         order = np.lexsort((-scores, patterns))  # equal ones stay in order of position
         tokens, patterns, scores = tokens[order], patterns[order], scores[order]
-        starts = Aligner(arcs).starts(patterns, tokens, scores)
-        bounds = arcs.offsets.cpu().numpy()
+        starts = aligner.starts(patterns, tokens)
+        bounds = arcs.arcs.offsets.cpu().numpy()
         places = np.searchsorted(bounds, tokens, side="right") - 1
         columns = patterns, scores, chosen[places], tokens + 1 - bounds[places], starts, tokens
         for pattern, score, document, end, start, token in zip(
@@ -112,17 +112,26 @@ class TopMatches:
         for start in range(0, len(wanted), ALIGNED_AT_ONCE):
             some = dict(wanted[start : start + ALIGNED_AT_ONCE])
             sources = [found.source for found in some.values()]
-            aligner = Aligner(arc_scores(self.subject, self.subject.read(sources)))
+            arcs = arc_scores(self.subject, self.subject.read(sources))
             words = self.subject.words(sources)
             places = {document: place for place, document in enumerate(some)}
-            for pattern, ranked in enumerate(self._ranked):
-                for rank, found in enumerate(ranked):
-                    if found.document in places:
-                        place = places[found.document]
-                        path = aligner.path(place, pattern, found.end, found.score)
-                        spelt[pattern, rank] = spell(
-                            self.subject, path, words[place], found.document, found.count
-                        )
+            here = [
+                (pattern, rank, places[found.document], found)
+                for pattern, ranked in enumerate(self._ranked)
+                for rank, found in enumerate(ranked)
+                if found.document in places
+            ]
+            bounds = arcs.arcs.offsets.tolist()
+            paths = Aligner(arcs).paths(
+                np.array([pattern for pattern, *_ in here]),
+                np.array([bounds[place] + found.end - 1 for *_, place, found in here]),
+            )
+            for (pattern, rank, place, found), path in zip(here, paths, strict=True):
+                # as it was met first: with other documents around it may be rounded otherwise
+                path = replace(path, score=found.score)
+                spelt[pattern, rank] = spell(
+                    self.subject, path, words[place], found.document, found.count
+                )
         return [
             tuple(spelt[pattern, rank] for rank in range(len(ranked)))
             for pattern, ranked in enumerate(self._ranked)

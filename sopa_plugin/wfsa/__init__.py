@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sopa_plugin.wfsa.encodings import ArcEncoding
-from sopa_plugin.wfsa.layout import Layout
-from sopa_plugin.wfsa.operator import BestMatches, best_matches, document_scores, end_scores
-from sopa_plugin.wfsa.paths import Arc, Match, k_best_matches, spell_out
+from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
+from sopa_plugin.wfsa.operator import best_matches, document_scores, end_scores
+from sopa_plugin.wfsa.paths import Arc, Ends, Path, first_tokens, k_best_matches, spell_out, trace
 from sopa_plugin.wfsa.products import arc_products
 from sopa_plugin.wfsa.semirings import Semiring
 from sopa_plugin.wfsa.spans import span_scores
@@ -13,15 +13,20 @@ from sopa_plugin.wfsa.spans import span_scores
 __all__ = [
     "Arc",
     "ArcEncoding",
+    "Arcs",
     "BestMatches",
+    "EndScores",
+    "Ends",
     "Layout",
-    "Match",
+    "Path",
     "Semiring",
     "arc_products",
     "best_matches",
     "document_scores",
     "end_scores",
+    "first_tokens",
     "k_best_matches",
     "span_scores",
     "spell_out",
+    "trace",
 ]

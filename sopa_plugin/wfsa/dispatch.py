@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.wfsa.layout import Layout
+from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 
 logger = logging.getLogger(__name__)
 
@@ -26,41 +26,25 @@ CHOICES = ("reference", "cpu", "cuda")
 class Kernel(Protocol):
     """What a fast implementation (a module) offers; it computes max-plus in float32.
 
-    Everywhere `scores [N, R]` and `epsilon [Q]` are in log space, `index [M]` and `offsets [B + 1]`
-    are int64, all on one device, K patterns, S states.
+    Everywhere `arcs` are in log space, `index` and `offsets` int64 and everything on one device.
     """
 
-    def forward(
-        self,
-        layout: Layout,
-        scores: Tensor,
-        index: Tensor,
-        offsets: Tensor,
-        epsilon: Tensor,
-        keep_paths: bool,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Document scores `[B, K]` (-inf: no match); ends int32 `[B, K]`, final uint8 `[B, K]` and
-        steps uint8 `[M, S]`, all three empty unless `keep_paths`."""
+    def forward(self, layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
+        """The best matches of documents; all but their scores is empty unless `keep_paths`."""
         ...
 
-    def end_scores(
-        self, layout: Layout, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor
-    ) -> Tensor:
-        """Score of the best match ending at each token, `[M, K]` (-inf: none)."""
+    def end_scores(self, layout: Layout, arcs: Arcs) -> EndScores:
+        """The best matches that end at each token."""
         ...
 
     def backward(
-        self,
-        layout: Layout,
-        grad: Tensor,
-        index: Tensor,
-        offsets: Tensor,
-        ends: Tensor,
-        final: Tensor,
-        steps: Tensor,
-        num_rows: int,
+        self, layout: Layout, grad: Tensor, arcs: Arcs, ends: Tensor, final: Tensor, steps: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths; `grad [B, K]`."""
+        """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths.
+
+        `grad [B, K]` is that of the document scores; `ends`, `final` and `steps` are what `forward`
+        gave.
+        """
         ...
 
 
@@ -80,16 +64,16 @@ def choose_kernel(semiring: str, device: torch.device, dtype: torch.dtype) -> Ke
     name = forced or device.type
     if not forced and (semiring not in MAX_SEMIRINGS or name not in CHOICES):
         return None
-    obstacle = _obstacle(name, semiring, device, dtype)
-    if obstacle is None:
+    reason = _reason(name, semiring, device, dtype)
+    if reason is None:
         return _load(name)
     if forced:
-        raise UserError(f"SOPA_KERNEL={forced} cannot serve this call: {obstacle}; unset it")
-    _log_fallback(name, obstacle)
+        raise UserError(f"SOPA_KERNEL={forced} cannot serve this call: {reason}; unset it")
+    _log_fallback(name, reason)
     return None
 
 
-def _obstacle(name: str, semiring: str, device: torch.device, dtype: torch.dtype) -> str | None:
+def _reason(name: str, semiring: str, device: torch.device, dtype: torch.dtype) -> str | None:
     """Why kernel `name` cannot serve a call; None where it can."""
     if semiring not in MAX_SEMIRINGS:
         return f"the kernels serve {' and '.join(sorted(MAX_SEMIRINGS))}, not {semiring}"
@@ -107,7 +91,7 @@ def _interpreted(device: torch.device) -> bool:
 
 @cache
 def _load(name: str) -> Kernel:
-    return cast(Kernel, importlib.import_module(f"sopa_plugin.wfsa.{name}_kernel"))
+    return cast(Kernel, importlib.import_module(f"sopa_plugin.wfsa.{name}"))
 
 
 @cache
@@ -122,6 +106,6 @@ def _load_error(name: str) -> str | None:
 
 
 @cache
-def _log_fallback(name: str, obstacle: str) -> None:
+def _log_fallback(name: str, reason: str) -> None:
     """Says once for each reason that the reference serves where the kernel would have."""
-    logger.warning("The %s kernel is not used (slower): %s", name, obstacle)
+    logger.warning("The %s kernel is not used (slower): %s", name, reason)

@@ -1,4 +1,4 @@
-"""Where each arc and each state of a set of patterns lies in the operator's tensors."""
+"""The operator's tensors: what they hold and where each arc and state of the patterns lies."""
 
 from __future__ import annotations
 
@@ -8,16 +8,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from torch import Tensor
+
+SELF_LOOP = 1
+"""Bit of a step: the state was reached by its self-loop; else by the main path (START: afresh)."""
+
+EPSILON = 2
+"""Bit of a step: before the token, the state was reached by the epsilon from the state before."""
+
 
 class Block(NamedTuple):
     """The columns of one arc (or state) of every pattern that is long enough to have it.
 
-    Column `start + p - first_pattern` belongs to pattern `p`, for `first_pattern <= p < K`.
+    Column `origin + p` belongs to pattern `p`, for `first_pattern <= p < K`.
     """
 
     start: int
     first_pattern: int
     size: int
+
+    @property
+    def origin(self) -> int:
+        """The column that pattern 0 has, or would have."""
+        return self.start - self.first_pattern
 
     @property
     def columns(self) -> slice:
@@ -67,6 +80,17 @@ class Layout:
     def num_patterns(self) -> int:
         """K."""
         return len(self.lengths)
+
+    @property
+    def options(self) -> tuple[bool, ...]:
+        """The arguments after `lengths`."""
+        return (
+            self.self_loops,
+            self.epsilons,
+            self.boundary_loops,
+            self.final_epsilon,
+            self.empty_matches,
+        )
 
     @property
     def max_length(self) -> int:
@@ -121,3 +145,44 @@ class Layout:
     def num_states(self) -> int:
         """S: states of all patterns."""
         return sum(self.lengths)
+
+
+class Arcs(NamedTuple):
+    """Packed documents with the scores of their arcs, as the semiring holds them.
+
+    There is no padding, and equal tokens may share a row. A semiring that holds logarithms gets
+    logarithms; half precision is computed in float32.
+    """
+
+    scores: Tensor
+    """Arc scores of N token rows, `[N, R]`."""
+    index: Tensor  # type: ignore[assignment]  # tuple has a method of that name
+    """Which row each of the M tokens of the batch is, `[M]`."""
+    offsets: Tensor
+    """Where each of the B documents starts in `index`, and where the last one ends, `[B + 1]`."""
+    epsilon: Tensor
+    """Epsilon scores, `[Q]`."""
+
+
+class BestMatches(NamedTuple):
+    """Where and how the best match of each pattern in each document runs: see `spell_out`."""
+
+    scores: Tensor
+    """Document scores `[B, K]`; the semiring's zero where there is no match."""
+    ends: Tensor
+    """Tokens up to the match's end, int32 `[B, K]`; 0: it is empty; -1: there is no match."""
+    final: Tensor
+    """Whether the match ends with an epsilon, uint8 `[B, K]`."""
+    steps: Tensor
+    """How each state was reached at each token, uint8 `[M, S]`: `SELF_LOOP`, `EPSILON`."""
+
+
+class EndScores(NamedTuple):
+    """What the matches that end at each token score, and how the best of them runs."""
+
+    scores: Tensor
+    """`[M, K]`; the semiring's zero where none ends."""
+    final: Tensor
+    """Whether the best of them ends with an epsilon, uint8 `[M, K]`."""
+    steps: Tensor
+    """How each state was reached at each token, uint8 `[M, S]`: `SELF_LOOP`, `EPSILON`."""

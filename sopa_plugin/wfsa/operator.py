@@ -1,6 +1,6 @@
 """Document scores as one differentiable operator over packed tokens.
 
-`sopa::document_scores` is a `torch.library` custom op: one node under `torch.compile` and
+`sopa::document_scores` is a custom operator of torch: one node under `torch.compile` and
 `torch.export`, with document number and length left dynamic. Inside, `dispatch.choose_kernel` picks
 a kernel or the reference recurrence.
 """
@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sopa_plugin.wfsa import reference
 from sopa_plugin.wfsa.dispatch import Kernel, choose_kernel
-from sopa_plugin.wfsa.layout import Layout
+from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 from sopa_plugin.wfsa.semirings import Semiring
 from sopa_plugin.wfsa.torch_operators import register_operator
 
 _layout = lru_cache(maxsize=256)(Layout)
 
 
-def _kernel(semiring: str, scores: Tensor) -> Kernel | None:
-    return choose_kernel(semiring, scores.device, scores.dtype)
+def _kernel(semiring: str, arcs: Arcs) -> Kernel | None:
+    return choose_kernel(semiring, arcs.scores.device, arcs.scores.dtype)
 
 
+# An operator takes tensors and plain values, which its schema lists one by one.
 def _compute(
     scores: Tensor,
     index: Tensor,
@@ -37,15 +38,11 @@ def _compute(
     options: Sequence[bool],
     keep_paths: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    layout = _layout(tuple(lengths), *options)
-    kernel = _kernel(semiring, scores)
+    layout, arcs = _layout(tuple(lengths), *options), Arcs(scores, index, offsets, epsilon)
+    kernel = _kernel(semiring, arcs)
     if kernel is None:
-        algebra = Semiring.named(semiring)
-        return reference.document_scores(
-            layout, algebra, scores, index, offsets, epsilon, keep_paths
-        )
-    # Positions and indices are int64 and everything is contiguous: what kernels count on.
-    return kernel.forward(layout, scores, index, offsets, epsilon, keep_paths)
+        return reference.document_scores(layout, Semiring.named(semiring), arcs, keep_paths)
+    return kernel.forward(layout, arcs, keep_paths)
 
 
 def _fake(
@@ -81,15 +78,15 @@ def _compute_backward(
     lengths: Sequence[int],
     options: Sequence[bool],
 ) -> tuple[Tensor, Tensor]:
-    layout = _layout(tuple(lengths), *options)
-    kernel = _kernel(semiring, scores)
+    layout, arcs = _layout(tuple(lengths), *options), Arcs(scores, index, offsets, epsilon)
+    kernel = _kernel(semiring, arcs)
     # Where gradients are to be differentiated again (`create_graph`), kernels leave no graph.
     if kernel is not None and not torch.is_grad_enabled():
-        return kernel.backward(layout, grad, index, offsets, ends, final, steps, len(scores))
+        return kernel.backward(layout, grad, arcs, ends, final, steps)
 
     def recompute(scores: Tensor, epsilon: Tensor) -> Tensor:
-        algebra = Semiring.named(semiring)
-        return reference.document_scores(layout, algebra, scores, index, offsets, epsilon)[0]
+        again = Arcs(scores, index, offsets, epsilon)
+        return reference.document_scores(layout, Semiring.named(semiring), again).scores
 
     # torch.func works inside an operator, where autograd itself is switched off.
     grad_scores, grad_epsilon = torch.func.vjp(recompute, scores, epsilon)[1](grad)
@@ -97,17 +94,7 @@ def _compute_backward(
 
 
 def _fake_backward(
-    grad: Tensor,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    ends: Tensor,
-    final: Tensor,
-    steps: Tensor,
-    semiring: str,
-    lengths: Sequence[int],
-    options: Sequence[bool],
+    grad: Tensor, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
     return torch.empty_like(scores), torch.empty_like(epsilon)
 
@@ -116,11 +103,12 @@ _backward = register_operator("document_scores_backward", _compute_backward, _fa
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    scores, index, offsets, epsilon, *ctx.settings, _ = inputs
-    _, ends, final, steps = output
-    ctx.mark_non_differentiable(ends, final, steps)
+    *arcs, semiring, lengths, options, _ = inputs
+    ctx.settings = semiring, lengths, options
+    _, *paths = output
+    ctx.mark_non_differentiable(*paths)
     ctx.set_materialize_grads(False)  # of steps, it would be as large
-    ctx.save_for_backward(scores, index, offsets, epsilon, ends, final, steps)
+    ctx.save_for_backward(*arcs, *paths)
 
 
 def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
@@ -133,90 +121,46 @@ def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | Non
 _forward = register_operator("document_scores", _compute, _fake, _save, _differentiate)
 
 
-class BestMatches(NamedTuple):
-    """Where and how the best match of each pattern in each document runs.
-
-    `paths.best_path` reads a match out of it.
-    """
-
-    scores: Tensor
-    """Document scores `[B, K]`."""
-    ends: Tensor
-    """Tokens up to the match's end, int32 `[B, K]`; 0: it is empty; -1: there is no match."""
-    final: Tensor
-    """Whether the match ends with an epsilon, uint8 `[B, K]`."""
-    steps: Tensor
-    """How each state was reached at each token, uint8 `[M, S]`: `SELF_LOOP`, `EPSILON`."""
-
-
-def _call(
-    layout: Layout,
-    semiring: str,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    keep_paths: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    options = (
-        layout.self_loops,
-        layout.epsilons,
-        layout.boundary_loops,
-        layout.final_epsilon,
-        layout.empty_matches,
-    )
-    scores, epsilon = checked(layout, scores, epsilon)
-    outputs: tuple[Tensor, Tensor, Tensor, Tensor] = _forward(
-        scores.contiguous(),
-        index.long().contiguous(),
-        offsets.long().contiguous(),
-        epsilon.contiguous(),
-        semiring,
-        layout.lengths,
-        options,
-        keep_paths,
-    )
-    return outputs
-
-
 def at_least_float32(scores: Tensor) -> Tensor:
     """`scores`, in float32 if they come in half precision."""
     return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
 
 
-def checked(layout: Layout, scores: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
-    """Arc scores `[N, R]` and epsilon scores `[Q]`, at least in float32.
+def checked(layout: Layout, arcs: Arcs) -> Arcs:
+    """The arcs as kernels count on them: at least float32, int64, everything contiguous.
 
     Raises:
-        ValueError: their columns are not the layout's.
+        ValueError: the columns of `scores` or `epsilon` are not the layout's.
     """
+    scores, index, offsets, epsilon = arcs
     if scores.dim() != 2 or scores.shape[1] != layout.num_scores:
         expected, found = f"[rows, {layout.num_scores}]", list(scores.shape)
         raise ValueError(f"scores: expected {expected}, as the layout has arcs; found {found}")
     if epsilon.dim() != 1 or epsilon.shape[0] != layout.num_epsilons:
         expected, found = f"[{layout.num_epsilons}]", list(epsilon.shape)
         raise ValueError(f"epsilon: expected {expected}, as the layout has epsilons; found {found}")
-    return at_least_float32(scores), at_least_float32(epsilon)
+    return Arcs(
+        at_least_float32(scores).contiguous(),
+        index.long().contiguous(),
+        offsets.long().contiguous(),
+        at_least_float32(epsilon).contiguous(),
+    )
 
 
-def document_scores(
-    layout: Layout,
-    semiring: str,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-) -> Tensor:
+def require_best(semiring: str) -> None:
+    """Raises a ValueError where `semiring` sums over paths, so that none is best."""
+    if not Semiring.named(semiring).selects:
+        raise ValueError(f"{semiring} sums over paths: there is no best match")
+
+
+def document_scores(layout: Layout, semiring: str, arcs: Arcs) -> Tensor:
     """How well each pattern matches each document (paper, Eq. 6-8): `[B, K]`, differentiable.
 
     Arguments:
         layout: the patterns and how matches are read.
         semiring: the registered name of the semiring; values are as it holds them, logarithms in
             max-product.
-        scores: arc scores of distinct token rows, `[N, R]`. Half precision is computed in float32.
-        index: which row each token of the batch is, `[M]`.
-        offsets: where each document starts in `index`, `[B + 1]`.
-        epsilon: epsilon scores, `[Q]`.
+        arcs: the documents.
 
     Returns:
         The best match's score or, where the semiring sums, the sum over all spans (the expected
@@ -225,50 +169,44 @@ def document_scores(
     Raises:
         ValueError: the columns of `scores` or `epsilon` are not the layout's.
     """
-    needs_paths = torch.is_grad_enabled() and (scores.requires_grad or epsilon.requires_grad)
+    needs_paths = torch.is_grad_enabled() and (
+        arcs.scores.requires_grad or arcs.epsilon.requires_grad
+    )
     keep_paths = needs_paths and Semiring.named(semiring).selects
-    return _call(layout, semiring, scores, index, offsets, epsilon, keep_paths)[0]
+    scores: Tensor = _forward(
+        *checked(layout, arcs), semiring, layout.lengths, layout.options, keep_paths
+    )[0]
+    return scores
 
 
-def best_matches(
-    layout: Layout,
-    semiring: str,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-) -> BestMatches:
-    """The best match of each pattern in each document; arguments as in `document_scores`.
+def best_matches(layout: Layout, semiring: str, arcs: Arcs) -> BestMatches:
+    """The best match of each pattern in each document; arguments as for `document_scores`.
 
     Ties go to the earliest end, then to no epsilon before an epsilon, the main path before a
-    self-loop, and a match that starts afresh before one that looped at START.
+    self-loop, and a match that starts afresh before one that looped at START. No gradient.
 
     Raises:
-        ValueError: the semiring sums over paths, so that no path is best.
+        ValueError: as `document_scores`; or the semiring sums over paths, so that none is best.
     """
-    if not Semiring.named(semiring).selects:
-        raise ValueError(f"{semiring} sums over paths: there is no best match")
+    require_best(semiring)
     with torch.no_grad():
-        return BestMatches(*_call(layout, semiring, scores, index, offsets, epsilon, True))
+        arcs = checked(layout, arcs)
+        return BestMatches(*_forward(*arcs, semiring, layout.lengths, layout.options, True))
 
 
-def end_scores(
-    layout: Layout,
-    semiring: str,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-) -> Tensor:
-    """Scores of the matches that end at each token, `[M, K]`; arguments as in `document_scores`.
+def end_scores(layout: Layout, semiring: str, arcs: Arcs) -> EndScores:
+    """Scores of the matches that end at each token; arguments as for `document_scores`.
 
-    No gradient.
+    Where the semiring sums over paths, `final` and `steps` are empty. Ties as in `best_matches`. No
+    gradient.
+
+    Raises:
+        ValueError: as `document_scores`.
     """
     with torch.no_grad():
-        scores, epsilon = (each.contiguous() for each in checked(layout, scores, epsilon))
-        kernel = _kernel(semiring, scores)
-        index, offsets = index.long().contiguous(), offsets.long().contiguous()
+        arcs, algebra = checked(layout, arcs), Semiring.named(semiring)
+        kernel = _kernel(semiring, arcs)
         if kernel is not None:
-            return kernel.end_scores(layout, scores, index, offsets, epsilon)
-        recurrence = reference.Recurrence(layout, Semiring.named(semiring), epsilon)
-        return reference.end_scores(recurrence, scores, index, offsets)[0]
+            return kernel.end_scores(layout, arcs)
+        recurrence = reference.Recurrence(layout, algebra, arcs.epsilon, trace=algebra.selects)
+        return reference.end_scores(recurrence, arcs)

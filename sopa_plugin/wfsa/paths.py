@@ -1,10 +1,11 @@
-"""Matches spelt out: which arc consumed which word, and where an epsilon was taken."""
+"""Best paths spelt out: which arc consumed which token, and where an epsilon was taken."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,140 +13,183 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.wfsa import reference
-from sopa_plugin.wfsa.layout import Layout
-from sopa_plugin.wfsa.operator import BestMatches, checked
-from sopa_plugin.wfsa.reference import EPSILON, SELF_LOOP
+from sopa_plugin.wfsa.layout import EPSILON, SELF_LOOP, Arcs, BestMatches, EndScores, Layout
+from sopa_plugin.wfsa.operator import checked, end_scores, require_best
 from sopa_plugin.wfsa.semirings import Semiring
+
+ArcKind = Literal["main_path", "self_loop", "epsilon"]
+Integers = NDArray[np.int64]
 
 
 class Arc(NamedTuple):
-    """An arc that a match takes, and the token of the document that it consumes."""
+    """An arc that a path takes, and the token of the document that it consumes."""
 
-    kind: Literal["main_path", "self_loop", "epsilon"]
+    kind: ArcKind
     state: int  # where it starts; it ends there (self-loop) or at the next state
     token: int | None  # position in the document, from 0; None for an epsilon
+    score: float
 
 
 @dataclass(frozen=True)
-class Match:
-    """A match of a pattern: it consumes the document's tokens `start` to `end - 1`."""
+class Path:
+    """The best path of a pattern to one end: it consumes tokens `start` to `end - 1`.
 
-    score: float  # the semiring's value: in max-product a logarithm
+    Scores are the semiring's values, logarithms in max-product.
+    """
+
+    pattern: int
+    score: float
     start: int
     end: int
     arcs: tuple[Arc, ...]
 
 
-def trace(
-    layout: Layout, steps: NDArray[np.uint8], pattern: int, end: int, final: bool
-) -> tuple[Arc, ...]:
-    """The arcs of the best match of `pattern` that ends after `end` tokens, in order.
+class Ends(NamedTuple):
+    """Where n paths end; tokens are counted over all documents."""
+
+    patterns: Integers  # [n]
+    firsts: Integers  # [n]; the first token of the document
+    ends: Integers  # [n]; the token after the path's last
+    final: NDArray[np.bool_]  # [n]; whether the last arc is an epsilon
+    scores: NDArray[Any]  # [n]
+
+    @classmethod
+    def at(cls, found: EndScores, offsets: Tensor, tokens: Integers, patterns: Integers) -> Ends:
+        """The paths of `patterns [n]` whose last tokens are `tokens [n]`."""
+        bounds = offsets.cpu().numpy()
+        firsts = bounds[np.searchsorted(bounds, tokens, side="right") - 1]
+        final, scores = (
+            each.cpu().numpy()[tokens, patterns] for each in (found.final, found.scores)
+        )
+        return cls(patterns, firsts, tokens + 1, final > 0, scores)
+
+
+class _Arcs(NamedTuple):
+    """The next arcs, going back, of the paths that go on."""
+
+    paths: Integers  # [some]; which paths
+    states: Integers  # [some]; where the arcs start
+    tokens: Integers  # [some]; what they consume
+    looped: NDArray[np.bool_]  # [some]; whether they are self-loops, else main-path arcs
+    by_epsilon: NDArray[np.bool_]  # [some]; whether an epsilon leads to where they start
+
+
+def _walk_back(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Iterator[_Arcs]:
+    """Follows all paths back, token by token; a final epsilon is not among the arcs given."""
+    patterns, firsts, tokens, final, _ = ends
+    origins = np.array([block.origin for block in layout.states])
+    states = np.array(layout.lengths)[patterns] - 1 - final
+    paths, tokens = np.arange(len(patterns)), tokens - 1
+    # A path that has consumed nothing when it reaches START has begun there, unless an epsilon
+    # leads from START to END at its end: then it must have looped at START, if it may not be empty.
+    must_loop = final & (states == 0) & (not layout.empty_matches)
+    while len(paths) and len(steps):
+        looped = must_loop | (steps[tokens, origins[states] + patterns] & SELF_LOOP > 0)
+        goes_on = (tokens >= firsts) & (looped | (states > 0))
+        paths, patterns, firsts, tokens, states, looped = (
+            each[goes_on] for each in (paths, patterns, firsts, tokens, states, looped)
+        )
+        states = states - ~looped
+        by_epsilon = steps[tokens, origins[states] + patterns] & EPSILON > 0
+        yield _Arcs(paths, states, tokens, looped, by_epsilon)
+        states, tokens, must_loop = states - by_epsilon, tokens - 1, np.zeros_like(by_epsilon)
+
+
+def first_tokens(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Integers:
+    """The first token of each path, counted over all documents, `[n]`; its end, where it is empty.
 
     Arguments:
         layout: the patterns.
-        steps: how each state was reached at each token of the document, uint8 `[tokens, S]`.
-        pattern: which pattern.
-        end: number of tokens up to the match's end.
-        final: whether the match ends with an epsilon.
+        steps: how each state was reached at each token, `[M, S]`: `EndScores.steps`.
+        ends: the paths' ends.
     """
-    columns = [
-        block.start + pattern - block.first_pattern
-        for block in layout.states[: layout.lengths[pattern]]
-    ]
-    state, arcs = len(columns) - 1, []
-    if final:
-        state -= 1
-        arcs.append(Arc("epsilon", state, None))
-    # A match that has consumed nothing when it reaches START has begun there, unless an epsilon
-    # leads from START to END at its end: then it must have looped at START, if it may not be empty.
-    must_loop = final and state == 0 and not layout.empty_matches
-    for token in range(end - 1, -1, -1):
-        step = steps[token, columns[state]]
-        if step & SELF_LOOP or must_loop:
-            arcs.append(Arc("self_loop", state, token))
-        elif state:
-            state -= 1
-            arcs.append(Arc("main_path", state, token))
-        else:
-            break
-        must_loop = False
-        # Before that token, the state that the arc left may have been reached by an epsilon.
-        if state and steps[token, columns[state]] & EPSILON:
-            state -= 1
-            arcs.append(Arc("epsilon", state, None))
-    return tuple(reversed(arcs))
+    found = ends.ends.copy()
+    for walked in _walk_back(layout, steps, ends):
+        found[walked.paths] = walked.tokens
+    return found
 
 
-def _match(
-    layout: Layout, score: float, steps: NDArray[np.uint8], pattern: int, end: int, final: bool
-) -> Match:
-    arcs = trace(layout, steps, pattern, end, final)
-    consumed = sum(arc.token is not None for arc in arcs)
-    return Match(score, end - consumed, end, arcs)
+def trace(layout: Layout, arcs: Arcs, steps: NDArray[np.uint8], ends: Ends) -> list[Path]:
+    """The paths that end there; `arcs` as for `document_scores`, the rest as for `first_tokens`."""
+    taken: list[list[Arc]] = [[] for _ in ends.patterns]
+    main, loops = (
+        np.array([block.origin if block else 0 for block in (*blocks, None)])
+        for blocks in (layout.main_path, layout.loops)
+    )
+
+    def take_epsilons(paths: Integers, states: Integers) -> None:
+        columns = torch.from_numpy(main[states] + ends.patterns[paths])
+        values = arcs.epsilon[columns.to(arcs.epsilon.device)].tolist()
+        for path, state, value in zip(paths.tolist(), states.tolist(), values, strict=True):
+            taken[path].append(Arc("epsilon", state, None, value))
+
+    final = np.flatnonzero(ends.final)
+    take_epsilons(final, np.array(layout.lengths)[ends.patterns[final]] - 2)
+    for paths, states, tokens, looped, by_epsilon in _walk_back(layout, steps, ends):
+        columns = np.where(looped, loops[states], main[states]) + ends.patterns[paths]
+        places = torch.from_numpy(np.stack([tokens, columns])).to(arcs.index.device)
+        values = arcs.scores[arcs.index[places[0]], places[1]].tolist()
+        positions = tokens - ends.firsts[paths]
+        for path, state, position, loops_here, value in zip(
+            *(each.tolist() for each in (paths, states, positions, looped)), values, strict=True
+        ):
+            kind: ArcKind = "self_loop" if loops_here else "main_path"
+            taken[path].append(Arc(kind, state, position, value))
+        take_epsilons(paths[by_epsilon], states[by_epsilon] - 1)
+    given = ends.patterns, ends.scores, ends.ends - ends.firsts
+    found = []
+    for pattern, score, end, path in zip(*(each.tolist() for each in given), taken, strict=True):
+        consumed = sum(arc.token is not None for arc in path)
+        found.append(Path(pattern, score, end - consumed, end, tuple(reversed(path))))
+    return found
 
 
-def spell_out(layout: Layout, matches: BestMatches, offsets: Tensor) -> list[list[Match | None]]:
-    """The best match of each pattern in each document, `[B][K]`; None where there is none."""
-    bounds, steps = offsets.tolist(), matches.steps.cpu().numpy()
-    scores, ends, finals = (each.tolist() for each in matches[:3])
-    return [
-        [
-            _match(layout, score, steps[start:stop], pattern, end, bool(final))
-            if end >= 0
-            else None
-            for pattern, (score, end, final) in enumerate(zip(*document, strict=True))
-        ]
-        for start, stop, *document in zip(
-            bounds[:-1], bounds[1:], scores, ends, finals, strict=True
-        )
-    ]
+def spell_out(layout: Layout, arcs: Arcs, matches: BestMatches) -> list[list[Path | None]]:
+    """The best match of each pattern in each document, `[B][K]`; None where there is none.
+
+    Arguments as `best_matches` takes and returns them.
+    """
+    scores, ends, final, steps = (each.cpu().numpy() for each in matches)
+    documents, patterns = places = np.nonzero(ends >= 0)
+    firsts = arcs.offsets.cpu().numpy()[documents]
+    found = Ends(patterns, firsts, firsts + ends[places], final[places] > 0, scores[places])
+    spelt: list[list[Path | None]] = [[None] * layout.num_patterns for _ in ends]
+    for document, path in zip(documents.tolist(), trace(layout, arcs, steps, found), strict=True):
+        spelt[document][path.pattern] = path
+    return spelt
 
 
-def k_best_matches(
-    layout: Layout,
-    semiring: str,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    k: int,
-) -> list[list[list[Match]]]:
+def k_best_matches(layout: Layout, semiring: str, arcs: Arcs, k: int) -> list[list[list[Path]]]:
     """The `k` best matches of each pattern in each document, best first, `[B][K][at most k]`.
 
     A match is the best path of one end position, so no two end at the same token; of equal ones the
-    earlier comes first. Arguments as in `operator.document_scores`; runs on the reference.
+    earlier comes first. Arguments as for `document_scores`.
 
     Raises:
-        ValueError: the semiring sums over paths, so that none is best.
+        ValueError: as `document_scores`; or the semiring sums over paths, so that none is best.
     """
-    algebra = Semiring.named(semiring)
-    if not algebra.selects:
-        raise ValueError(f"{semiring} sums over paths: there is no best match")
+    require_best(semiring)
+    arcs, algebra = checked(layout, arcs), Semiring.named(semiring)
+    found = end_scores(layout, semiring, arcs)
     with torch.no_grad():
-        scores, epsilon = checked(layout, scores, epsilon)
-        recurrence = reference.Recurrence(layout, algebra, epsilon, trace=True)
-        found, final, steps = reference.end_scores(recurrence, scores, index, offsets)
+        recurrence = reference.Recurrence(layout, algebra, arcs.epsilon)
         empty = recurrence.read(recurrence.start(1))[0]
     if not layout.empty_matches:
         empty = torch.full_like(empty, algebra.zero)
     # Row 0 of each document is the match that ends before its first token: an epsilon, if any.
-    found = torch.cat([empty, found]).cpu()
-    final = torch.cat([final.new_ones(1, layout.num_patterns), final]).cpu()
-    bounds, traced = offsets.tolist(), steps.cpu().numpy()
-    results = []
-    for start, stop in pairwise(bounds):
-        rows = torch.tensor([0, *range(start + 1, stop + 1)])
-        best, ends = found[rows].sort(dim=0, descending=True, stable=True)
-        finals = final[rows].gather(0, ends)
-        ranked = zip(best.T.tolist(), ends.T.tolist(), finals.T.tolist(), strict=True)
-        results.append(
-            [
-                [
-                    _match(layout, score, traced[start:stop], pattern, end, bool(last))
-                    for score, end, last in list(zip(*columns, strict=True))[:k]
-                    if score != algebra.zero
-                ]
-                for pattern, columns in enumerate(ranked)
-            ]
-        )
-    return results
+    scores = torch.cat([empty, found.scores]).cpu().numpy()
+    final = torch.cat([torch.ones_like(empty, dtype=torch.uint8), found.final]).cpu().numpy()
+    steps = found.steps.cpu().numpy()
+    matches: list[list[list[Path]]] = []
+    for start, stop in pairwise(arcs.offsets.tolist()):
+        rows = np.array([0, *range(start + 1, stop + 1)])
+        ranked = np.argsort(-scores[rows], axis=0, kind="stable")[:k].T
+        best = np.take_along_axis(scores[rows].T, ranked, axis=1)
+        patterns, _ = places = np.nonzero(best != algebra.zero)
+        ends = ranked[places]
+        by_epsilon = final[rows[ends], patterns] > 0
+        paths = Ends(patterns, np.full_like(ends, start), start + ends, by_epsilon, best[places])
+        matches.append([[] for _ in range(layout.num_patterns)])
+        for path in trace(layout, arcs, steps, paths):
+            matches[-1][path.pattern].append(path)
+    return matches

@@ -91,9 +91,9 @@ def _compute(
         return product
     if not _has_kernel(product):
         return functional.logsigmoid(product)
-    from sopa_plugin.wfsa import cpu_kernel  # and numba
+    from sopa_plugin.wfsa import cpu  # and numba
 
-    return cpu_kernel.log_sigmoid_(product)
+    return cpu.log_sigmoid_(product)
 
 
 def _fake(
@@ -112,9 +112,9 @@ def _compute_gradients(
 ) -> tuple[Tensor, Tensor]:
     # Where gradients are to be differentiated again (`create_graph`), the kernel leaves no graph.
     if not torch.is_grad_enabled() and _has_kernel(grad):
-        from sopa_plugin.wfsa import cpu_kernel
+        from sopa_plugin.wfsa import cpu
 
-        found = cpu_kernel.products_backward(grad, rows, keep, scale, log_sigmoids)
+        found = cpu.products_backward(grad, rows, keep, scale, log_sigmoids)
         if found is not None:
             return found
     grad = _before_log_sigmoid(grad, log_sigmoids)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sopa_plugin.wfsa.layout import Layout
+from sopa_plugin.wfsa.layout import EPSILON, SELF_LOOP, Arcs, BestMatches, EndScores, Layout
 from sopa_plugin.wfsa.semirings import Semiring
 
-SELF_LOOP = 1
-"""Bit of a step: the state was reached by its self-loop; else by the main path (START: afresh)."""
 
-EPSILON = 2
-"""Bit of a step: before the token, the state was reached by the epsilon from the state before."""
-
-
-class Columns(NamedTuple):
+class StateColumns(NamedTuple):
     """Where the recurrence looks, as columns of the states `S` (see `Layout.states`)."""
 
     previous: list[int]  # for each state but START: the state before it, [S - K]
@@ -28,33 +23,29 @@ class Columns(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def columns_of(layout: Layout) -> Columns:
+def columns_of(layout: Layout) -> StateColumns:
     """The columns of `layout`."""
-    previous, loops = [], []
-    ends = [0] * layout.num_patterns
-    for i, block in enumerate(layout.states):
-        loop = layout.loops[i]
-        for pattern in range(block.first_pattern, layout.num_patterns):
-            column = block.start + pattern - block.first_pattern
-            if i:
-                before = layout.states[i - 1]
-                previous.append(before.start + pattern - before.first_pattern)
-            has_loop = loop is not None and pattern >= loop.first_pattern
-            loops.append(
-                loop.start + pattern - loop.first_pattern
-                if loop is not None and has_loop
-                else layout.num_scores
-            )
-            ends[pattern] = column
-    return Columns(previous, loops, ends)
+    num_patterns = layout.num_patterns
+    previous = [
+        before.origin + pattern
+        for before, state in pairwise(layout.states)
+        for pattern in range(state.first_pattern, num_patterns)
+    ]
+    loops = [
+        loop.origin + pattern if loop and pattern >= loop.first_pattern else layout.num_scores
+        for state, loop in zip(layout.states, layout.loops, strict=True)
+        for pattern in range(state.first_pattern, num_patterns)
+    ]
+    ends = [layout.states[length - 1].origin + p for p, length in enumerate(layout.lengths)]
+    return StateColumns(previous, loops, ends)
 
 
-class Step(NamedTuple):
+class Turn(NamedTuple):
     """What one token brings."""
 
     state: Tensor  # scores of the best (or all) paths into each state, [B, S]
     scores: Tensor  # scores of the matches that end at this token, [B, K]
-    moves: Tensor  # how each state was reached, uint8 [B, S]; empty unless tracing
+    steps: Tensor  # how each state was reached, uint8 [B, S]; empty unless tracing
     final: Tensor  # whether those matches end with an epsilon, uint8 [B, K]; empty unless tracing
 
 
@@ -125,19 +116,19 @@ class Recurrence:
         one = torch.full_like(moved[:, :k], self.semiring.one)
         return torch.cat([self.semiring.plus(one, moved[:, :k]), moved[:, k:]], dim=1)
 
-    def step(self, state: Tensor, scores: Tensor) -> Step:
+    def step(self, state: Tensor, scores: Tensor) -> Turn:
         """Consumes one token of each document: `scores [B, R]` are its arc scores."""
         before = self.take_epsilons(state)
         moved, main = self.consume(before, scores)
         after = self.restart(moved)
         read, final = self.read(after if self.layout.empty_matches else moved)
         if not self.trace:
-            return Step(after, read, final, final)
+            return Turn(after, read, final, final)
         k = self.layout.num_patterns
         one = torch.full_like(main[:, :k], self.semiring.one)
         unlooped = torch.cat([one, main[:, k:]], dim=1)
-        moves = self._changed(after, unlooped) * SELF_LOOP + self._changed(before, state) * EPSILON
-        return Step(after, read, moves, final)
+        steps = self._changed(after, unlooped) * SELF_LOOP + self._changed(before, state) * EPSILON
+        return Turn(after, read, steps, final)
 
     def _changed(self, chosen: Tensor, kept: Tensor) -> Tensor:
         """Where `plus` did not keep its first operand: uint8, empty unless tracing."""
@@ -146,21 +137,15 @@ class Recurrence:
         return (chosen != kept).to(torch.uint8)
 
 
-class Turn(NamedTuple):
-    """The tokens at one time step, of the documents that are that long, longest first."""
-
-    positions: Tensor  # which tokens of the batch they are, [active]
-    step: Step
-
-
 class Scan:
-    """Runs a recurrence over packed documents.
+    """Runs a recurrence over packed documents: which tokens are read at each time, and the turn.
 
     Documents are taken longest first, so that those still running are always the first ones and
     no time step computes anything for a finished document.
     """
 
-    def __init__(self, recurrence: Recurrence, scores: Tensor, index: Tensor, offsets: Tensor):
+    def __init__(self, recurrence: Recurrence, arcs: Arcs) -> None:
+        scores, index, offsets, _ = arcs
         self.recurrence = recurrence
         self.lengths, self.order = offsets.diff().sort(descending=True, stable=True)
         self.initial = recurrence.start(len(self.order))
@@ -176,75 +161,69 @@ class Scan:
         gathered = scores[index[torch.cat(self.positions)]] if longest else scores[:0]
         self.scores = gathered.split(self.active) if longest else ()
 
-    def __iter__(self) -> Iterator[Turn]:
+    def __iter__(self) -> Iterator[tuple[Tensor, Turn]]:
         state = self.initial
         for count, positions, scores in zip(self.active, self.positions, self.scores, strict=True):
-            step = self.recurrence.step(state[:count], scores)
-            state = step.state
-            yield Turn(positions, step)
+            turn = self.recurrence.step(state[:count], scores)
+            state = turn.state
+            yield positions, turn
 
 
 def document_scores(
-    layout: Layout,
-    semiring: Semiring,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    keep_paths: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    layout: Layout, semiring: Semiring, arcs: Arcs, keep_paths: bool = False
+) -> BestMatches:
     """Document scores and how they come about: what `dispatch.Kernel.forward` describes."""
-    recurrence = Recurrence(layout, semiring, epsilon, trace=keep_paths)
-    scan = Scan(recurrence, scores, index, offsets)
+    recurrence = Recurrence(layout, semiring, arcs.epsilon, trace=keep_paths)
+    scan = Scan(recurrence, arcs)
     best = torch.full_like(scan.initial[:, : layout.num_patterns], semiring.zero)
     if layout.empty_matches:
         best, _ = recurrence.read(scan.initial)
     # An empty match can only be an epsilon from START to END.
     final = (best != semiring.zero).to(torch.uint8)
     ends = final.to(torch.int32) - 1
-    shape = (len(index), layout.num_states) if keep_paths else (0,)
-    steps = torch.zeros(shape, dtype=torch.uint8, device=index.device)
+    shape = (len(arcs.index), layout.num_states) if keep_paths else (0,)
+    steps = torch.zeros(shape, dtype=torch.uint8, device=arcs.index.device)
     finished: list[tuple[Tensor, ...]] = []
-    for t, (positions, step) in enumerate(scan, start=1):
+    for t, (positions, turn) in enumerate(scan, start=1):
         count = len(positions)
         if count < len(best):
             finished.append((best[count:], ends[count:], final[count:]))
             best, ends, final = best[:count], ends[:count], final[:count]
-        kept, best = best, semiring.plus(best, step.scores)
+        kept, best = best, semiring.plus(best, turn.scores)
         if keep_paths:
             improved = best != kept
             ends = ends.masked_fill(improved, t)
-            final = torch.where(improved, step.final, final)
-            steps[positions] = step.moves
+            final = torch.where(improved, turn.final, final)
+            steps[positions] = turn.steps
     finished.append((best, ends, final))
     best, ends, final = (
         torch.cat(parts[::-1])[scan.order.argsort()] for parts in zip(*finished, strict=True)
     )
     if not keep_paths:
-        return best, ends.new_empty(0), final.new_empty(0), steps.new_empty(0)
-    return best, ends, final, steps
+        return BestMatches(best, ends.new_empty(0), final.new_empty(0), steps)
+    return BestMatches(best, ends, final, steps)
 
 
-def end_scores(
-    recurrence: Recurrence, scores: Tensor, index: Tensor, offsets: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores of the matches that end at each token `[M, K]`, and how they come about.
+def end_scores(recurrence: Recurrence, arcs: Arcs) -> EndScores:
+    """Scores of the matches that end at each token; `final` and `steps` are empty unless tracing.
 
-    Returns:
-        scores: `[M, K]`.
-        final: whether those matches end with an epsilon, uint8 `[M, K]`; empty unless tracing.
-        steps: how each state was reached, uint8 `[M, S]`; empty unless tracing.
+    Arguments:
+        recurrence: with the same epsilon scores as `arcs`.
+        arcs: the documents.
     """
-    turns = list(Scan(recurrence, scores, index, offsets))
+    scanned = list(Scan(recurrence, arcs))
     layout = recurrence.layout
-    if not turns:
-        none = torch.zeros(0, layout.num_patterns, dtype=torch.uint8, device=index.device)
-        return scores.new_zeros(none.shape), none, none.new_zeros(0, layout.num_states)
+    if not scanned:
+        none = torch.zeros(0, layout.num_patterns, dtype=torch.uint8, device=arcs.index.device)
+        scores = arcs.scores.new_zeros(none.shape)
+        return EndScores(scores, none, none.new_zeros(0, layout.num_states))
     # shape: [tokens]; the packed order
-    order = torch.cat([turn.positions for turn in turns]).argsort()
-    steps = [turn.step for turn in turns]
-    found = torch.cat([step.scores for step in steps])[order]
+    order = torch.cat([positions for positions, _ in scanned]).argsort()
+    turns = [turn for _, turn in scanned]
+    found = torch.cat([turn.scores for turn in turns])[order]
     if not recurrence.trace:
-        return found, steps[0].final, steps[0].moves
-    final = torch.cat([step.final for step in steps])[order]
-    return found, final, torch.cat([step.moves for step in steps])[order]
+        return EndScores(found, turns[0].final, turns[0].steps)
+    final, steps = (
+        torch.cat([getattr(turn, name) for turn in turns])[order] for name in ("final", "steps")
+    )
+    return EndScores(found, final, steps)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sopa_plugin.wfsa import reference
-from sopa_plugin.wfsa.layout import Layout
+from sopa_plugin.wfsa.layout import Arcs, Layout
 from sopa_plugin.wfsa.operator import checked
 from sopa_plugin.wfsa.semirings import Semiring
 
@@ -51,13 +51,7 @@ class ExactRecurrence(reference.Recurrence):
 
 
 def span_scores(
-    layout: Layout,
-    semiring: str,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    asteration: Asteration = "first_order",
+    layout: Layout, semiring: str, arcs: Arcs, asteration: Asteration = "first_order"
 ) -> Tensor:
     """How well each pattern matches each span, all of it: `[B, K]`, differentiable.
 
@@ -66,17 +60,17 @@ def span_scores(
     π·T(ε)*·η. With a layout whose `final_epsilon` is false, no epsilon follows the last token.
 
     Arguments:
-        layout, semiring, scores, index, offsets, epsilon: as for `operator.document_scores`.
+        layout, semiring, arcs: as for `document_scores`.
         asteration: `first_order` (the paper's experiments and every document score: at most one
             epsilon between two tokens) or `full` (any number).
 
     Raises:
         ValueError: there is no such `asteration`, or columns are not the layout's.
     """
-    scores, epsilon = checked(layout, scores, epsilon)
-    recurrence = ExactRecurrence(layout, Semiring.named(semiring), epsilon, asteration)
-    found, *_ = reference.end_scores(recurrence, scores, index, offsets)
+    arcs = checked(layout, arcs)
+    recurrence = ExactRecurrence(layout, Semiring.named(semiring), arcs.epsilon, asteration)
+    found = reference.end_scores(recurrence, arcs).scores
     # A span's score is that of the match which ends at its last token.
     empty = recurrence.read(recurrence.start(1))[0]
-    places = torch.where(offsets.diff() > 0, offsets[1:] - 1, len(found))
+    places = torch.where(arcs.offsets.diff() > 0, arcs.offsets[1:] - 1, len(found))
     return torch.cat([found, empty])[places]

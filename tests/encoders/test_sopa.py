@@ -155,7 +155,8 @@ def test_a_boolean_encoder_is_a_hard_pattern() -> None:
     offsets = torch.tensor([0, *map(len, texts)]).cumsum(0)
     packed = (torch.eye(3), index, offsets)
     assert encoder.forward_packed(*packed).flatten().tolist() == [1, 1, 1, 0, 0, 0]
-    spelt = spell_out(encoder.layout, encoder.best_matches(*packed), offsets)
+    layout, _, arcs = encoder.operands(*packed)
+    spelt = spell_out(layout, arcs, encoder.best_matches(*packed))
     spans = [(match.start, match.end) if match else None for (match,) in spelt]
     assert spans == [(0, 4), (0, 2), (1, 6), None, None, None]
 

@@ -41,24 +41,22 @@ def test_every_match_is_aligned_as_the_exact_search_aligns_it(
     encoded = subject.read(documents)
     arcs = arc_scores(subject, encoded)
     exact = k_best_matches(*arcs.operands, k=99)
-    aligner, ends = Aligner(arcs), end_scores(*arcs.operands).numpy()
-    bounds = arcs.offsets.tolist()
-    found = []
-    for document, patterns in enumerate(exact):
-        for pattern, matches in enumerate(patterns):
-            for match in matches:
-                if match.end == 0:  # before the first token: no token at which it ends
-                    continue
-                token = bounds[document] + match.end - 1
-                score = float(ends[token, pattern])
-                path = aligner.path(document, pattern, match.end, score)
-                assert score == pytest.approx(match.score, rel=1e-5)
-                assert (path.start, path.end) == (match.start, match.end)
-                assert path.arcs == match.arcs
-                found.append((pattern, token, score, bounds[document] + match.start))
-    assert len(found) > 100
-    numbers, tokens, scores, starts = (np.array(column) for column in zip(*found, strict=True))
-    assert aligner.starts(numbers, tokens, scores).tolist() == starts.tolist()
+    aligner, bounds = Aligner(arcs), arcs.arcs.offsets.tolist()
+    # A match that ends before the first token has no token at which it ends.
+    expected = [
+        (pattern, bounds[document] + match.end - 1, bounds[document] + match.start, match)
+        for document, patterns in enumerate(exact)
+        for pattern, matches in enumerate(patterns)
+        for match in matches
+        if match.end > 0
+    ]
+    assert len(expected) > 100
+    *columns, wanted = zip(*expected, strict=True)
+    numbers, tokens, starts = (np.array(column) for column in columns)
+    assert aligner.paths(numbers, tokens) == list(wanted)
+    assert aligner.starts(numbers, tokens).tolist() == starts.tolist()
+    best = [[aligner.best_path(b, p) for p in range(5)] for b in range(len(documents))]
+    assert best == [[next(iter(each), None) for each in patterns] for patterns in exact]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -151,6 +149,6 @@ def test_end_scores_have_a_row_a_token(
 ) -> None:
     subject = make_explainer().subject
     arcs = arc_scores(subject, subject.read(documents))
-    ends = end_scores(*arcs.operands).numpy()
+    ends = end_scores(*arcs.operands).scores.numpy()
     assert ends.shape == (sum(map(len, documents)), 5)
     assert np.isfinite(ends).any()

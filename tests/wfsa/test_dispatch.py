@@ -10,10 +10,9 @@ import textwrap
 
 import pytest
 import torch
-from torch import Tensor
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.wfsa import Layout, cpu_kernel, dispatch, document_scores
+from sopa_plugin.wfsa import Arcs, Layout, cpu, dispatch, document_scores
 from sopa_plugin.wfsa.dispatch import choose_kernel
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -26,11 +25,11 @@ def nothing_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     dispatch._log_fallback.cache_clear()
 
 
-def case(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def case(dtype: torch.dtype = torch.float32) -> Arcs:
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(4, LAYOUT.num_scores, generator=generator, dtype=dtype)
     epsilon = torch.randn(LAYOUT.num_epsilons, generator=generator, dtype=dtype)
-    return scores, torch.tensor([0, 1, 2, 3, 3]), torch.tensor([0, 3, 5]), epsilon
+    return Arcs(scores, torch.tensor([0, 1, 2, 3, 3]), torch.tensor([0, 3, 5]), epsilon)
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
@@ -47,8 +46,8 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("semiring", ["max_product", "max_sum"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_the_cpu_kernel_serves_max_semirings(semiring: str, dtype: torch.dtype) -> None:
-    assert choose_kernel(semiring, CPU, dtype) is cpu_kernel
+def test_the_cpu_serves_max_semirings(semiring: str, dtype: torch.dtype) -> None:
+    assert choose_kernel(semiring, CPU, dtype) is cpu
 
 
 @pytest.mark.parametrize("semiring", ["log", "sum_product", "boolean", "a_users_own"])
@@ -96,14 +95,14 @@ def test_forcing_what_cannot_serve_is_an_error(
 
 
 def test_what_is_forced_serves_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_default = document_scores(LAYOUT, "max_sum", *case())
+    by_default = document_scores(LAYOUT, "max_sum", case())
     monkeypatch.setenv("SOPA_KERNEL", "cpu")
-    assert torch.equal(document_scores(LAYOUT, "max_sum", *case()), by_default)
+    assert torch.equal(document_scores(LAYOUT, "max_sum", case()), by_default)
     with pytest.raises(UserError, match="SOPA_KERNEL=cpu cannot serve this call"):
-        document_scores(LAYOUT, "log", *case())
+        document_scores(LAYOUT, "log", case())
     monkeypatch.setenv("SOPA_KERNEL", "reference")
     assert choose_kernel("max_sum", CPU, torch.float32) is None
-    assert torch.equal(document_scores(LAYOUT, "max_sum", *case()), by_default)
+    assert torch.equal(document_scores(LAYOUT, "max_sum", case()), by_default)
 
 
 def test_without_numba_the_reference_serves_unless_the_kernel_is_forced() -> None:
@@ -113,13 +112,12 @@ def test_without_numba_the_reference_serves_unless_the_kernel_is_forced() -> Non
     sys.modules["numba"] = None
     import logging, os, torch
     logging.basicConfig(format="%(levelname)s %(message)s")
-    from sopa_plugin.wfsa import Layout, document_scores
+    from sopa_plugin.wfsa import Arcs, Layout, document_scores
     from sopa_plugin.errors import UserError
     layout, index, offsets = Layout((2,)), torch.tensor([0, 0]), torch.tensor([0, 2])
     def compute():
-        return document_scores(
-            layout, "max_sum", torch.ones(1, 1), index, offsets, -torch.ones(1)
-        ).item()
+        arcs = Arcs(torch.ones(1, 1), index, offsets, -torch.ones(1))
+        return document_scores(layout, "max_sum", arcs).item()
     print(compute(), compute())
     os.environ["SOPA_KERNEL"] = "cpu"
     try:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sopa_plugin.wfsa import (
+    Arcs,
     Layout,
     Semiring,
     best_matches,
@@ -23,15 +24,13 @@ LAYOUT = Layout((2, 3, 3, 5))
 SEMIRINGS = ("max_product", "max_sum", "sum_product", "log", "boolean")
 
 
-def case(
-    dtype: torch.dtype = torch.float64, layout: Layout = LAYOUT, rows: int = 9
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def case(dtype: torch.dtype = torch.float64, layout: Layout = LAYOUT, rows: int = 9) -> Arcs:
     """Four documents, one of them empty, with positive scores."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(rows, layout.num_scores, generator=generator, dtype=dtype)
     epsilon = torch.rand(layout.num_epsilons, generator=generator, dtype=dtype)
     index = torch.randint(0, rows, (13,), generator=generator)
-    return scores, index, torch.tensor([0, 6, 6, 7, 13]), epsilon
+    return Arcs(scores, index, torch.tensor([0, 6, 6, 7, 13]), epsilon)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -60,19 +59,17 @@ def test_the_operator_is_registered_as_torch_wants_it(semiring: str, dtype: torc
 def test_documents_do_not_depend_on_their_batch(semiring: str) -> None:
     """Bit-equal alone, in a batch, in any order, and with rows listed twice."""
     scores, index, offsets, epsilon = case(torch.float32)
-    together = document_scores(LAYOUT, semiring, scores, index, offsets, epsilon)
+    together = document_scores(LAYOUT, semiring, Arcs(scores, index, offsets, epsilon))
     bounds = offsets.tolist()
     documents = [index[a:b] for a, b in pairwise(bounds)]
     for position, document in enumerate(documents):
-        alone = document_scores(
-            LAYOUT, semiring, scores, document, torch.tensor([0, len(document)]), epsilon
-        )
+        arcs = Arcs(scores, document, torch.tensor([0, len(document)]), epsilon)
+        alone = document_scores(LAYOUT, semiring, arcs)
         assert torch.equal(alone[0], together[position])
     backwards = torch.tensor([0, *(len(document) for document in documents[::-1])]).cumsum(0)
     reversed_index = torch.cat(documents[::-1]) + len(scores)
-    turned = document_scores(
-        LAYOUT, semiring, torch.cat([scores, scores]), reversed_index, backwards, epsilon
-    )
+    arcs = Arcs(torch.cat([scores, scores]), reversed_index, backwards, epsilon)
+    turned = document_scores(LAYOUT, semiring, arcs)
     assert torch.equal(turned.flip(0), together)
 
 
@@ -80,47 +77,47 @@ def test_documents_do_not_depend_on_their_batch(semiring: str) -> None:
 def test_no_match_scores_a_true_zero(semiring: str) -> None:
     layout = Layout((2, 4), epsilons=False)
     scores, *_ = case(layout=layout)
-    arguments = (scores, torch.tensor([0]), torch.tensor([0, 1, 1]), scores.new_zeros(0))
-    found = document_scores(layout, semiring, *arguments)
+    arcs = Arcs(scores, torch.tensor([0]), torch.tensor([0, 1, 1]), scores.new_zeros(0))
+    found = document_scores(layout, semiring, arcs)
     zero = Semiring.named(semiring).zero
     assert found[:, 1].tolist() == [zero, zero]
     assert found[1, 0] == zero
     assert found[0, 0] == scores[0, 0]
-    ends = end_scores(layout, semiring, *arguments)
+    ends = end_scores(layout, semiring, arcs).scores
     assert ends.tolist() == [[scores[0, 0].item(), zero]]
 
 
 @pytest.mark.parametrize("semiring", SEMIRINGS)
 def test_end_scores_add_up_to_document_scores(semiring: str) -> None:
-    arguments = case()
-    algebra, offsets = Semiring.named(semiring), arguments[2].tolist()
-    ends = end_scores(LAYOUT, semiring, *arguments)
-    found = document_scores(LAYOUT, semiring, *arguments)
-    for document, (start, stop) in enumerate(pairwise(offsets)):
+    arcs, algebra = case(), Semiring.named(semiring)
+    ends, *paths = end_scores(LAYOUT, semiring, arcs)
+    found = document_scores(LAYOUT, semiring, arcs)
+    for document, (start, stop) in enumerate(pairwise(arcs.offsets.tolist())):
         torch.testing.assert_close(algebra.sum(ends[start:stop], 0), found[document])
+    assert all(bool(each.numel()) == algebra.selects for each in paths)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
     scores, index, offsets, epsilon = case(torch.float32)
     halves = [each.to(dtype).requires_grad_() for each in (scores, epsilon)]
-    found = document_scores(LAYOUT, "log", halves[0], index, offsets, halves[1])
+    found = document_scores(LAYOUT, "log", Arcs(halves[0], index, offsets, halves[1]))
     singles = [each.detach().float() for each in halves]
     assert found.dtype == torch.float32
-    assert torch.equal(
-        found, document_scores(LAYOUT, "log", singles[0], index, offsets, singles[1])
-    )
+    arcs = Arcs(singles[0], index, offsets, singles[1])
+    assert torch.equal(found, document_scores(LAYOUT, "log", arcs))
     found[0].sum().backward()
     assert halves[0].grad.dtype == dtype
 
 
 def test_views_and_narrow_integers_are_taken_too() -> None:
-    scores, index, offsets, epsilon = case(torch.float32)
-    expected = best_matches(LAYOUT, "max_sum", scores, index, offsets, epsilon)
+    scores, index, offsets, epsilon = arcs = case(torch.float32)
     wide = torch.stack([scores, scores + 1], dim=2)[:, :, 0]
     assert not wide.is_contiguous()
-    found = best_matches(LAYOUT, "max_sum", wide, index.int(), offsets.int(), epsilon)
-    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+    other = Arcs(wide, index.int(), offsets.int(), epsilon)
+    for function in (best_matches, end_scores):
+        found, expected = (function(LAYOUT, "max_sum", each) for each in (other, arcs))
+        assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # the kernel, the reference
@@ -135,14 +132,15 @@ def test_views_and_narrow_integers_are_taken_too() -> None:
     ],
 )
 def test_shapes_that_do_not_fit_the_layout_are_refused(function: Any, dtype: torch.dtype) -> None:
-    scores, index, offsets, epsilon = case(dtype)
+    arcs = case(dtype)
+    scores, epsilon = arcs.scores, arcs.epsilon
     # wider than the layout: nothing would fail, columns would be taken for others
     for wrong in (scores[:, 1:], torch.cat([scores, scores], dim=1), scores[0]):
         with pytest.raises(ValueError, match=r"scores: expected \[rows, 14\].* found \["):
-            function(LAYOUT, "max_sum", wrong, index, offsets, epsilon)
+            function(LAYOUT, "max_sum", arcs._replace(scores=wrong))
     for wrong in (epsilon[1:], torch.cat([epsilon, epsilon]), epsilon[None]):
         with pytest.raises(ValueError, match=r"epsilon: expected \[9\].* found \["):
-            function(LAYOUT, "max_sum", scores, index, offsets, wrong)
+            function(LAYOUT, "max_sum", arcs._replace(epsilon=wrong))
 
 
 @pytest.mark.parametrize("semiring", ["max_sum", "sum_product"])
@@ -153,7 +151,8 @@ def test_batches_without_tokens(semiring: str, documents: int) -> None:
         scores = torch.rand(0, layout.num_scores, requires_grad=True)
         epsilon = torch.rand(layout.num_epsilons, requires_grad=True)
         index, offsets = torch.zeros(0, dtype=torch.long), torch.zeros(documents + 1).long()
-        found = document_scores(layout, semiring, scores, index, offsets, epsilon)
+        arcs = Arcs(scores, index, offsets, epsilon)
+        found = document_scores(layout, semiring, arcs)
         assert found.shape == (documents, 2)
         empty: Any = (
             epsilon[0].expand(documents)
@@ -163,7 +162,7 @@ def test_batches_without_tokens(semiring: str, documents: int) -> None:
         assert torch.equal(found[:, 0], empty)
         found[:, 0].sum().backward()
         assert epsilon.grad[0] == (documents if options else 0)
-        assert end_scores(layout, semiring, scores, index, offsets, epsilon).shape == (0, 2)
+        assert end_scores(layout, semiring, arcs).scores.shape == (0, 2)
 
 
 def test_gradients_reach_every_arc_of_the_best_path_and_no_other() -> None:
@@ -172,7 +171,8 @@ def test_gradients_reach_every_arc_of_the_best_path_and_no_other() -> None:
     # Columns: main path 0 and 1, self-loop of state 1.
     scores = torch.tensor([[5.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 4.0, 0.0]], requires_grad=True)
     index, offsets = torch.tensor([2, 0, 1, 1, 2, 0]), torch.tensor([0, 6])
-    score = document_scores(layout, "max_sum", scores, index, offsets, scores.new_zeros(0))
+    arcs = Arcs(scores, index, offsets, scores.new_zeros(0))
+    score = document_scores(layout, "max_sum", arcs)
     assert score.item() == 5 + 2 + 2 + 4
     score.backward(torch.tensor([[0.5]]))
     assert scores.grad.tolist() == [[0.5, 0, 0], [0, 0, 1.0], [0, 0.5, 0]]
@@ -181,7 +181,7 @@ def test_gradients_reach_every_arc_of_the_best_path_and_no_other() -> None:
 def gradient_norm(scores: Tensor, *others: Tensor) -> Tensor:
     """The squared norm of the gradients of the squared document scores."""
     index, offsets, epsilon = others
-    found = document_scores(LAYOUT, "max_sum", scores, index, offsets, epsilon)
+    found = document_scores(LAYOUT, "max_sum", Arcs(scores, index, offsets, epsilon))
     found = found.masked_fill(found.isinf(), 0).square().sum()
     first = torch.autograd.grad(found, (scores, epsilon), create_graph=True)
     return first[0].square().sum() + first[1].square().sum()
@@ -189,11 +189,12 @@ def gradient_norm(scores: Tensor, *others: Tensor) -> Tensor:
 
 def test_gradients_can_be_differentiated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     scores, *others = (each.requires_grad_(each.is_floating_point()) for each in case())
+    index, offsets, epsilon = others
     assert torch.autograd.gradgradcheck(
-        lambda scores, epsilon: document_scores(LAYOUT, "max_sum", scores, *others[:2], epsilon)[
-            [0, 3]
-        ].square(),
-        (scores, others[2]),
+        lambda scores, epsilon: document_scores(
+            LAYOUT, "max_sum", Arcs(scores, index, offsets, epsilon)
+        )[[0, 3]].square(),
+        (scores, epsilon),
     )
     # which numpy in the kernel, for float32, could not be
     scores, *others = (
@@ -211,7 +212,8 @@ def test_functions_of_it_are_taken_by_torch_func(semiring: str) -> None:
     scores, index, offsets, epsilon = case(torch.float32)
 
     def loss(scores: Tensor, epsilon: Tensor) -> Tensor:
-        return document_scores(LAYOUT, semiring, scores, index, offsets, epsilon)[0].square().sum()
+        arcs = Arcs(scores, index, offsets, epsilon)
+        return document_scores(LAYOUT, semiring, arcs)[0].square().sum()
 
     found = torch.func.grad(loss, argnums=(0, 1))(scores, epsilon)
     inputs = scores.requires_grad_(), epsilon.requires_grad_()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from sopa_plugin.wfsa import arc_products, cpu_kernel
+from sopa_plugin.wfsa import arc_products, cpu
 from sopa_plugin.wfsa.products import draw_kept
 
 
@@ -73,20 +73,20 @@ def test_dropout_keeps_its_share_of_all_numbers(dropout: float) -> None:
 @given(st.lists(st.floats(width=32), max_size=70))
 def test_log_sigmoid(numbers: list[float]) -> None:
     given_numbers = torch.tensor(numbers, dtype=torch.float32)
-    found = cpu_kernel.log_sigmoid_(given_numbers.clone())
+    found = cpu.log_sigmoid_(given_numbers.clone())
     expected = functional.logsigmoid(given_numbers.double()).float()
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-37, equal_nan=True)
 
 
 def test_log_sigmoid_of_many_numbers_in_threads() -> None:
     numbers = torch.linspace(-100, 100, 1_000_001)
-    assert len(numbers) > 2 * cpu_kernel.LEAST_LOG_SIGMOIDS
+    assert len(numbers) > 2 * cpu.LEAST_LOG_SIGMOIDS
     before = torch.get_num_threads()
     try:
         found = []
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            found.append(cpu_kernel.log_sigmoid_(numbers.clone()))
+            found.append(cpu.log_sigmoid_(numbers.clone()))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*found)
@@ -111,7 +111,7 @@ def test_sums_that_are_not_finite_are_not_skipped() -> None:
     grad = torch.zeros(9, 9)
     grad[0, 1] = float("nan")
     grad[2, 3] = float("inf")
-    found = cpu_kernel.products_backward(grad, torch.ones(9, 2), None, 1.0, None)
+    found = cpu.products_backward(grad, torch.ones(9, 2), None, 1.0, None)
     assert found is not None
     weight, bias = found
     assert weight[1].isnan().all()
@@ -123,13 +123,13 @@ def test_sums_that_are_not_finite_are_not_skipped() -> None:
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
     grad, rows = random(700, 130, zeros=0.95), random(700, 20, seed=1)
-    assert grad.numel() >= cpu_kernel.LEAST_PRODUCTS
+    assert grad.numel() >= cpu.LEAST_PRODUCTS
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        expected = cpu_kernel.products_backward(grad, rows, None, 1.0, None)
+        expected = cpu.products_backward(grad, rows, None, 1.0, None)
         torch.set_num_threads(threads)
-        found = cpu_kernel.products_backward(grad, rows, None, 1.0, None)
+        found = cpu.products_backward(grad, rows, None, 1.0, None)
     finally:
         torch.set_num_threads(before)
     assert found is not None
@@ -147,14 +147,14 @@ def test_forced_to_the_reference_it_is_a_plain_product(monkeypatch: pytest.Monke
 
     expected = gradient()
     monkeypatch.setenv("SOPA_KERNEL", "reference")
-    monkeypatch.setattr(cpu_kernel, "products_backward", None)
-    monkeypatch.setattr(cpu_kernel, "log_sigmoid_", None)
+    monkeypatch.setattr(cpu, "products_backward", None)
+    monkeypatch.setattr(cpu, "log_sigmoid_", None)
     assert torch.allclose(gradient(), expected)
 
 
 @pytest.mark.parametrize("semiring", ["log", "sum_product"])
 def test_so_it_is_where_every_path_counts(semiring: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_kernel, "products_backward", None)
+    monkeypatch.setattr(cpu, "products_backward", None)
     arc_products(semiring, random(4, 3), random(5, 3).requires_grad_(), random(5)).sum().backward()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from sopa_plugin.wfsa import (
     Arc,
+    Arcs,
     Layout,
     Semiring,
     best_matches,
@@ -31,19 +33,17 @@ class Case:
     """Packed documents with arc scores."""
 
     layout: Layout
-    scores: Tensor
-    index: Tensor
-    offsets: Tensor
-    epsilon: Tensor
+    arcs: Arcs
 
     @property
-    def arguments(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.scores, self.index, self.offsets, self.epsilon
+    def leaves(self) -> tuple[Tensor, Tensor]:
+        """What has gradients."""
+        return self.arcs.scores.requires_grad_(), self.arcs.epsilon.requires_grad_()
 
     def tokens(self, document: int) -> list[Tensor]:
         """Arc scores of each token of a document."""
-        start, stop = self.offsets[document], self.offsets[document + 1]
-        return list(self.scores[self.index[start:stop]])
+        start, stop = self.arcs.offsets[document], self.arcs.offsets[document + 1]
+        return list(self.arcs.scores[self.arcs.index[start:stop]])
 
 
 OPTIONS = [
@@ -88,35 +88,37 @@ def cases(draw: st.DrawFn, values: str, options: dict[str, bool] | None = None) 
         normal = torch.randn(shape, generator=generator, dtype=torch.float64)
         return normal.exp() if values == "positive" else normal
 
-    return Case(
-        layout,
+    arcs = Arcs(
         make(rows, layout.num_scores),
         torch.randint(0, rows, (sum(lengths),), generator=generator),
         torch.tensor([0, *itertools.accumulate(lengths)]),
         make(layout.num_epsilons),
     )
+    return Case(layout, arcs)
 
 
-Path = list[tuple[Arc, Tensor]]
+# An arc's kind, state and token.
+Place = tuple[str, int, int | None]
+Path = list[tuple[Place, Tensor]]
 
 
-def arc_score(case: Case, tokens: list[Tensor], pattern: int, arc: Arc) -> Tensor | None:
+def arc_score(case: Case, tokens: list[Tensor], pattern: int, arc: Place) -> Tensor | None:
     """The score of an arc; None where the pattern has none."""
-    layout = case.layout
-    if arc.kind == "self_loop":
-        block = layout.loops[arc.state]
-        boundary = arc.state in (0, layout.lengths[pattern] - 1)
+    layout, (kind, state, token) = case.layout, arc
+    if kind == "self_loop":
+        block = layout.loops[state]
+        boundary = state in (0, layout.lengths[pattern] - 1)
         if block is None or (boundary and not layout.boundary_loops):
             return None
-    elif arc.kind == "main_path":
-        block = layout.main_path[arc.state]
+    elif kind == "main_path":
+        block = layout.main_path[state]
     elif layout.epsilons:
-        block = layout.epsilon_arcs[arc.state]
-        return case.epsilon[block.start + pattern - block.first_pattern]
+        block = layout.epsilon_arcs[state]
+        return case.arcs.epsilon[block.start + pattern - block.first_pattern]
     else:
         return None
-    assert arc.token is not None
-    return tokens[arc.token][block.start + pattern - block.first_pattern]
+    assert token is not None
+    return tokens[token][block.start + pattern - block.first_pattern]
 
 
 def span_paths(
@@ -134,11 +136,11 @@ def span_paths(
         options = []
         may_end = token < end or case.layout.final_epsilon
         if state < goal and may_end and (full or epsilons == 0):
-            options.append((Arc("epsilon", state, None), state + 1, token, epsilons + 1))
+            options.append((("epsilon", state, None), state + 1, token, epsilons + 1))
         if token < end:
-            options.append((Arc("self_loop", state, token), state, token + 1, 0))
+            options.append((("self_loop", state, token), state, token + 1, 0))
             if state < goal:
-                options.append((Arc("main_path", state, token), state + 1, token + 1, 0))
+                options.append((("main_path", state, token), state + 1, token + 1, 0))
         for arc, *after in options:
             score = arc_score(case, tokens, pattern, arc)
             if score is not None:
@@ -159,7 +161,7 @@ def document_paths(case: Case, document: int, pattern: int) -> Iterator[tuple[in
 
 def enumerate_scores(case: Case, value: Callable[[list[Path]], Tensor]) -> Tensor:
     """`[B, K]` of `value(all paths)` for each document and pattern."""
-    batch, patterns = len(case.offsets) - 1, case.layout.num_patterns
+    batch, patterns = len(case.arcs.offsets) - 1, case.layout.num_patterns
     rows = [
         torch.stack(
             [value([path for *_, path in document_paths(case, b, p)]) for p in range(patterns)]
@@ -209,18 +211,16 @@ def test_values_and_gradients_equal_enumeration(
     semiring: str, options: dict[str, bool], data: st.DataObject
 ) -> None:
     case = data.draw(cases(SCORES[semiring], options))
-    case.scores.requires_grad_()
-    case.epsilon.requires_grad_()
-    scores = document_scores(case.layout, semiring, *case.arguments)
+    leaves = case.leaves
+    scores = document_scores(case.layout, semiring, case.arcs)
     expected = enumerate_scores(case, lambda paths: paths_value(semiring, paths))
     torch.testing.assert_close(scores, expected, rtol=1e-9, atol=1e-9)
     matched = expected.isfinite()
     if semiring == "boolean" or not matched.any():
         return
     weights = torch.linspace(-1, 2, int(matched.sum()), dtype=torch.float64)
-    leaves = (case.scores, case.epsilon)
     wanted = torch.autograd.grad(
-        (expected[matched] * weights).sum() + 0 * case.scores.sum(),
+        (expected[matched] * weights).sum() + 0 * case.arcs.scores.sum(),
         leaves,
         allow_unused=True,
         materialize_grads=True,
@@ -234,26 +234,25 @@ def test_values_and_gradients_equal_enumeration(
 @given(case=cases("positive"))
 def test_sum_product_is_the_sum_over_spans(case: Case) -> None:
     """The expected count of section 3.2, from span scores alone; `log` gives its logarithm."""
-    batch, k = len(case.offsets) - 1, case.layout.num_patterns
+    batch, k = len(case.arcs.offsets) - 1, case.layout.num_patterns
     expected = torch.zeros(batch, k, dtype=torch.float64)
     for document in range(batch):
-        first, last = case.offsets[document : document + 2].tolist()
+        first, last = case.arcs.offsets[document : document + 2].tolist()
         shortest = 0 if case.layout.empty_matches else 1
         spans = [
-            case.index[i:j] for i in range(first, last + 1) for j in range(i + shortest, last + 1)
+            case.arcs.index[i:j]
+            for i in range(first, last + 1)
+            for j in range(i + shortest, last + 1)
         ]
         if not spans:
             continue
         offsets = torch.tensor([0, *itertools.accumulate(len(span) for span in spans)])
-        spans_scores = span_scores(
-            case.layout, "sum_product", case.scores, torch.cat(spans), offsets, case.epsilon
-        )
-        expected[document] = spans_scores.sum(dim=0)
-    counts = document_scores(case.layout, "sum_product", *case.arguments)
+        arcs = case.arcs._replace(index=torch.cat(spans), offsets=offsets)
+        expected[document] = span_scores(case.layout, "sum_product", arcs).sum(dim=0)
+    counts = document_scores(case.layout, "sum_product", case.arcs)
     torch.testing.assert_close(counts, expected, rtol=1e-9, atol=1e-9)
-    logs = document_scores(
-        case.layout, "log", case.scores.log(), case.index, case.offsets, case.epsilon.log()
-    )
+    arcs = case.arcs._replace(scores=case.arcs.scores.log(), epsilon=case.arcs.epsilon.log())
+    logs = document_scores(case.layout, "log", arcs)
     torch.testing.assert_close(logs, expected.log(), rtol=1e-9, atol=1e-9)
 
 
@@ -266,7 +265,7 @@ def test_span_scores_equal_enumeration(
 ) -> None:
     """Equations 1 (no epsilons) and 2."""
     case = data.draw(cases(SCORES[semiring]))
-    scores = span_scores(case.layout, semiring, *case.arguments, asteration)
+    scores = span_scores(case.layout, semiring, case.arcs, asteration)
     for b, p in itertools.product(range(len(scores)), range(case.layout.num_patterns)):
         tokens = case.tokens(b)
         paths = list(span_paths(case, tokens, p, 0, len(tokens), full=asteration == "full"))
@@ -281,11 +280,11 @@ def test_full_asteration_takes_epsilons_in_a_row() -> None:
     layout = Layout((4,), self_loops=False)
     scores = torch.tensor([[2.0, 3.0, 5.0]])
     epsilon = torch.tensor([7.0, 11.0, 13.0])
-    arguments = (scores, torch.tensor([0]), torch.tensor([0, 1]), epsilon)
-    first = span_scores(layout, "sum_product", *arguments)
-    full = span_scores(layout, "sum_product", *arguments, "full")
+    arcs = Arcs(scores, torch.tensor([0]), torch.tensor([0, 1]), epsilon)
+    first = span_scores(layout, "sum_product", arcs)
+    full = span_scores(layout, "sum_product", arcs, "full")
     with pytest.raises(ValueError, match="expected one of first_order, full; found 'first-order'"):
-        span_scores(layout, "sum_product", *arguments, "first-order")
+        span_scores(layout, "sum_product", arcs, "first-order")
     assert first.item() == 7 * 3 * 13
     assert full.item() == 2 * 11 * 13 + 7 * 3 * 13 + 7 * 11 * 5
 
@@ -299,12 +298,12 @@ def preference(path: Path, end: int) -> list[int]:
     keys: list[int] = []
     arcs = [arc for arc, _ in reversed(path)]
     while True:
-        epsilon = bool(arcs) and arcs[0].kind == "epsilon"
+        epsilon = bool(arcs) and arcs[0][0] == "epsilon"
         keys.append(int(epsilon))
         arcs = arcs[epsilon:]
         if not arcs:
             return [*keys, 0]
-        keys.append(1 if arcs[0].kind == "main_path" else 2)
+        keys.append(1 if arcs[0][0] == "main_path" else 2)
         arcs = arcs[1:]
 
 
@@ -317,11 +316,10 @@ def test_best_matches_and_gradients_follow_the_preferred_path(
 ) -> None:
     """Ties: the earliest end, then the path that the design prefers; gradients follow it alone."""
     case = data.draw(cases(values, options))
-    case.scores.requires_grad_()
-    case.epsilon.requires_grad_()
-    matches = best_matches(case.layout, "max_sum", *case.arguments)
-    spelt = spell_out(case.layout, matches, case.offsets)
-    found = document_scores(case.layout, "max_sum", *case.arguments)
+    leaves = case.leaves
+    matches = best_matches(case.layout, "max_sum", case.arcs)
+    spelt = spell_out(case.layout, case.arcs, matches)
+    found = document_scores(case.layout, "max_sum", case.arcs)
     for b, p in itertools.product(range(len(found)), range(case.layout.num_patterns)):
         candidates = list(document_paths(case, b, p))
         match = spelt[b][p]
@@ -339,9 +337,8 @@ def test_best_matches_and_gradients_follow_the_preferred_path(
         )
         assert match is not None
         assert (match.start, match.end) == (start, end)
-        assert list(match.arcs) == [arc for arc, _ in path]
+        assert list(match.arcs) == [(*arc, score.item()) for arc, score in path]
         assert match.score == pytest.approx(path_value("max_sum", path).item())
-        leaves = (case.scores, case.epsilon)
         chosen = torch.autograd.grad(
             path_value("max_sum", path), leaves, allow_unused=True, materialize_grads=True
         )
@@ -353,12 +350,11 @@ def test_a_match_may_loop_at_start_and_end_with_an_epsilon() -> None:
     """A two-state pattern consumes a word so, although the loop loses to a fresh start."""
     layout = Layout((2,), boundary_loops=True)
     scores = torch.tensor([[-9.0, -1.0, -2.0]])  # main path, START loop, END loop
-    offsets = torch.tensor([0, 1])
-    arguments = (scores, torch.tensor([0]), offsets, torch.tensor([3.0]))
-    ((match,),) = spell_out(layout, best_matches(layout, "max_sum", *arguments), offsets)
+    arcs = Arcs(scores, torch.tensor([0]), torch.tensor([0, 1]), torch.tensor([3.0]))
+    ((match,),) = spell_out(layout, arcs, best_matches(layout, "max_sum", arcs))
     assert match is not None
     assert (match.score, match.start, match.end) == (2.0, 0, 1)
-    assert match.arcs == (Arc("self_loop", 0, 0), Arc("epsilon", 0, None))
+    assert match.arcs == (Arc("self_loop", 0, 0, -1.0), Arc("epsilon", 0, None, 3.0))
 
 
 @every_option
@@ -368,14 +364,15 @@ def test_k_best_matches_are_the_best_paths_of_the_best_ends(
     options: dict[str, bool], data: st.DataObject, k: int
 ) -> None:
     case = data.draw(cases("small_integers", options))
-    ranked = k_best_matches(case.layout, "max_sum", *case.arguments, k)
-    by_end = end_scores(case.layout, "max_sum", *case.arguments)
-    assert len(ranked) == len(case.offsets) - 1
+    ranked = k_best_matches(case.layout, "max_sum", case.arcs, k)
+    by_end = end_scores(case.layout, "max_sum", case.arcs).scores
+    assert len(ranked) == len(case.arcs.offsets) - 1
     for b, p in itertools.product(range(len(ranked)), range(case.layout.num_patterns)):
-        best: dict[int, tuple[float, list[int], int, list[Arc]]] = {}
+        best: dict[int, tuple[float, list[int], int, list[tuple[Any, ...]]]] = {}
         for start, end, path in document_paths(case, b, p):
             score = path_value("max_sum", path).item()
-            key = (-score, preference(path, end), start, [arc for arc, _ in path])
+            arcs = [(*arc, value.item()) for arc, value in path]
+            key = (-score, preference(path, end), start, arcs)
             best[end] = min(best.get(end, key), key)
         expected = sorted((key[0], end, key) for end, key in best.items())[:k]
         found = ranked[b][p]
@@ -387,15 +384,15 @@ def test_k_best_matches_are_the_best_paths_of_the_best_ends(
         ]
         for end, key in best.items():
             if end > 0:
-                assert by_end[case.offsets[b] + end - 1, p] == -key[0]
+                assert by_end[case.arcs.offsets[b] + end - 1, p] == -key[0]
 
 
 def test_sums_have_no_best_match() -> None:
     layout = Layout((2,))
-    arguments = (torch.ones(1, 1), torch.tensor([0]), torch.tensor([0, 1]), torch.ones(1))
+    arcs = Arcs(torch.ones(1, 1), torch.tensor([0]), torch.tensor([0, 1]), torch.ones(1))
     for function in (best_matches, lambda *rest: k_best_matches(*rest, 1)):
         with pytest.raises(ValueError, match="no best match"):
-            function(layout, "log", *arguments)
+            function(layout, "log", arcs)
 
 
 def test_a_semiring_of_ones_own_counts_matches() -> None:
@@ -417,7 +414,7 @@ def test_a_semiring_of_ones_own_counts_matches() -> None:
     @settings(deadline=None, max_examples=40)
     @given(case=cases("truth"))
     def check(case: Case) -> None:
-        counts = document_scores(case.layout, "counting", *case.arguments)
+        counts = document_scores(case.layout, "counting", case.arcs)
         expected = enumerate_scores(
             case,
             lambda paths: torch.tensor(

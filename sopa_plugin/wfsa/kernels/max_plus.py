@@ -1,7 +1,8 @@
 """The recurrence over max and plus, compiled for the CPU: one token after another, in vectors.
 
 `Plan` says how states lie in lanes and which vectors there are to compute. The functions here take
-arrays as `dispatch.Kernel` describes them; False says that an offset or index is out of range.
+`Arcs`, and fill in `BestMatches` or `EndScores`, of arrays; False says that an offset or an index
+is out of range.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sopa_plugin.wfsa.kernels.compiled import Compiled
 from sopa_plugin.wfsa.kernels.plan import Plan
+from sopa_plugin.wfsa.kernels.threads import Compiled
 from sopa_plugin.wfsa.kernels.vectors import (
     WIDTH,
     address,
@@ -24,7 +25,7 @@ from sopa_plugin.wfsa.kernels.vectors import (
     splat,
     store,
 )
-from sopa_plugin.wfsa.reference import EPSILON, SELF_LOOP
+from sopa_plugin.wfsa.layout import EPSILON, SELF_LOOP
 
 NEVER = np.float32(-np.inf)
 
@@ -44,23 +45,23 @@ def _in_lanes(plan: Plan, epsilon: Any, chosen: Any) -> Any:
 @njit(nogil=True)
 def _run(
     plan: Plan,
-    scores: Any,
-    index: Any,
-    offsets: Any,
-    epsilon: Any,
+    arcs: Any,
     first: int,
     last: int,
     document_scores: Any,  # [B, K]; or None
-    paths: Any,  # ends [B, K], final [B, K], steps [M, S]; or None
-    end_scores: Any,  # [M, K]; or None
+    paths: Any,  # BestMatches; or None
+    by_end: Any,  # EndScores; or None
+    steps: Any,  # [M, S], those of either; or None
 ) -> bool:
     """Runs documents `first` to `last - 1`. An output that is None is left out in compiling."""
+    scores, index, offsets, epsilon = arcs
     stride, num_scores = plan.stride, scores.shape[1]
     # Scores of states after a token, and with the epsilons that may follow it.
     after, before = np.empty(plan.num_lanes, np.float32), np.empty(plan.num_lanes, np.float32)
     # The best score at END so far, and where: twice the number of tokens, plus 1 by an epsilon.
     best, where = np.empty(plan.num_lanes, np.float32), np.empty(plan.num_lanes, np.int32)
-    at_end = np.empty(plan.num_lanes, np.float32)
+    # The score at END after a token, and whether it was reached by an epsilon.
+    at_end, ended = np.empty(plan.num_lanes, np.float32), np.empty(plan.num_lanes, np.uint8)
     by_epsilon = np.zeros(plan.num_lanes, np.uint8)
     # Vectors may begin before the first column: in row 0 before the tensor, so it is copied.
     row_zero = np.zeros(WIDTH + num_scores, np.float32)
@@ -75,6 +76,7 @@ def _run(
     inner_at, final_at, barred_at = address(inner, 0), address(final, 0), address(plan.barred, 0)
     best_at, where_at, read_at = address(best, 0), address(where, 0), address(at_end, 0)
     took_at, step_at = address(by_epsilon, 0), address(step_row, WIDTH)
+    ended_at = address(ended, 0)
     one = splat(np.float32(0))
 
     for b in range(first, last):
@@ -93,21 +95,21 @@ def _run(
                 s = plan.epsilon_steps[k]
                 stay, skip = load(g, s), load(g, s - stride) + load(inner_at, s)
                 store(e, s, maximum(skip, stay))
-                if paths is not None:
+                if steps is not None:
                     store(took_at, s, flag(skip > stay, EPSILON))
             for k in range(len(plan.arc_steps)):
                 s = plan.arc_steps[k]
                 arrive = load(e, s - stride) + load(x, plan.main_columns[k])
                 again = load(e, s) + load(x, plan.loop_columns[k]) + load(barred_at, s)
                 store(g, s, maximum(again, arrive))
-                if paths is not None:
+                if steps is not None:
                     step = load(took_at, s) | flag(again > arrive, SELF_LOOP)
                     store(step_at, plan.step_columns[k], step)
             for s in plan.start_steps:
                 again = load(g, s) + load(x, plan.start_column + s)
                 store(e, s, maximum(again, one))
                 store(g, s, maximum(again, one) if plan.empty_matches else again)
-                if paths is not None:
+                if steps is not None:
                     store(step_at, s - plan.padding, flag(again > one, SELF_LOOP))
             for k in range(len(plan.end_steps)):
                 s = plan.end_steps[k]
@@ -118,84 +120,56 @@ def _run(
                     code = np.int32(2 * (m + 1 - offsets[b]))
                     here = select(skip > stay, splat(np.int32(code + 1)), splat(code))
                     store(where_at, s, select(score > so_far, here, load(where_at, s)))
-                if end_scores is not None:
+                if by_end is not None:
                     store(read_at, s, score)
+                    store(ended_at, s, flag(skip > stay, 1))
             for s in plan.start_steps:
                 store(g, s, load(e, s))
-            if paths is not None:
+            if steps is not None:
                 for p in range(len(plan.end_lanes) if len(plan.start_steps) == 0 else 0):
                     step_row[WIDTH + p] = 0
                 for c in range(plan.num_states):
-                    paths[2][m, c] = step_row[WIDTH + c]
-            if end_scores is not None:
+                    steps[m, c] = step_row[WIDTH + c]
+            if by_end is not None:
                 for p in range(len(plan.end_lanes)):
-                    end_scores[m, p] = at_end[plan.end_lanes[p]]
+                    by_end.scores[m, p] = at_end[plan.end_lanes[p]]
+                    by_end.final[m, p] = ended[plan.end_lanes[p]]
         for p in range(len(plan.end_lanes)):
             lane = plan.end_lanes[p]
             if document_scores is not None:
                 document_scores[b, p] = best[lane]
             if paths is not None:
-                paths[0][b, p] = where[lane] >> 1
-                paths[1][b, p] = where[lane] & 1 if where[lane] >= 0 else 0
+                paths.ends[b, p] = where[lane] >> 1
+                paths.final[b, p] = where[lane] & 1 if where[lane] >= 0 else 0
     hold(inner)
     hold(final)
     hold(at_end)
+    hold(ended)
     hold(by_epsilon)
     return True
 
 
 @Compiled
-def best_scores(
-    plan: Any,
-    scores: Any,
-    index: Any,
-    offsets: Any,
-    epsilon: Any,
-    first: int,
-    last: int,
-    document_scores: Any,
-) -> bool:
+def best_scores(plan: Any, arcs: Any, first: int, last: int, document_scores: Any) -> bool:
     """Fills `document_scores [B, K]` for documents `first` to `last - 1`."""
-    return _run(plan, scores, index, offsets, epsilon, first, last, document_scores, None, None)
+    return _run(plan, arcs, first, last, document_scores, None, None, None)
 
 
 @Compiled
-def best_paths(
-    plan: Any,
-    scores: Any,
-    index: Any,
-    offsets: Any,
-    epsilon: Any,
-    first: int,
-    last: int,
-    document_scores: Any,
-    ends: Any,
-    final: Any,
-    steps: Any,
-) -> bool:
-    """Fills `document_scores`, `ends` and `final [B, K]` and `steps [M, S]`, too."""
-    paths = (ends, final, steps)
-    return _run(plan, scores, index, offsets, epsilon, first, last, document_scores, paths, None)
+def best_paths(plan: Any, arcs: Any, first: int, last: int, matches: Any) -> bool:
+    """Fills `matches`, which are `BestMatches`, for documents `first` to `last - 1`."""
+    return _run(plan, arcs, first, last, matches.scores, matches, None, matches.steps)
 
 
 @Compiled
-def scores_by_end(
-    plan: Any,
-    scores: Any,
-    index: Any,
-    offsets: Any,
-    epsilon: Any,
-    first: int,
-    last: int,
-    end_scores: Any,
-) -> bool:
-    """Fills `end_scores [M, K]`."""
-    return _run(plan, scores, index, offsets, epsilon, first, last, None, None, end_scores)
+def scores_by_end(plan: Any, arcs: Any, first: int, last: int, found: Any) -> bool:
+    """Fills `found`, which are `EndScores`, for documents `first` to `last - 1`."""
+    return _run(plan, arcs, first, last, None, None, found, found.steps)
 
 
 @Compiled
 def walk_back(
-    columns: Any,
+    origins: Any,
     must_loop_at_start: bool,
     grad: Any,
     index: Any,
@@ -213,10 +187,10 @@ def walk_back(
     Each pattern has columns of its own in `grad_scores [N, R]` and `grad_epsilon [Q]`, so patterns
     may run in threads, and every sum is taken in the order of documents and tokens.
 
-    `columns` are the rows of `plan.columns_of`; `must_loop_at_start` says that an epsilon from
+    `origins` are the layout's (`plan.origins_of`); `must_loop_at_start` says that an epsilon from
     START to END can only follow a token that START's self-loop consumed.
     """
-    lengths, main, loop, state_column = columns
+    lengths, main, loop, state_column = origins
     for b in range(len(ends)):
         for p in range(first, last):
             amount, end = grad[b, p], ends[b, p]

@@ -62,9 +62,9 @@ def plan_of(layout: Layout) -> Plan:
     def columns(lanes: Sequence[int], blocks: Sequence[Block | None]) -> NDArray[np.int64]:
         """Column of each lane in its state's block; any column, for a lane that is barred."""
         block_of = (blocks[lane // stride] for lane in lanes)
-        firsts = (block.start - block.first_pattern if block else 0 for block in block_of)
-        pairs = zip(lanes, firsts, strict=True)
-        return np.array([first + lane % stride - padding for lane, first in pairs], np.int64)
+        origins = (block.origin if block else 0 for block in block_of)
+        pairs = zip(lanes, origins, strict=True)
+        return np.array([origin + lane % stride - padding for lane, origin in pairs], np.int64)
 
     # The first pattern that leaves or may loop at each state.
     looping = [layout.first_pattern(i + (1 if boundary else 2)) for i in range(num_states)]
@@ -114,7 +114,7 @@ def _epsilons(
     return targets, owners, final & ((targets > 1) | loops_at_start | layout.empty_matches)
 
 
-class Columns(NamedTuple):
+class Origins(NamedTuple):
     """Where pattern 0 has, or would have, its columns: add p for pattern p."""
 
     lengths: NDArray[np.int64]  # [K]: number of states
@@ -124,12 +124,10 @@ class Columns(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def columns_of(layout: Layout) -> Columns:
+def origins_of(layout: Layout) -> Origins:
     """The columns of a layout, for compiled code."""
-
-    def origins(blocks: Sequence[Block | None]) -> NDArray[np.int64]:
-        starts = [block.start - block.first_pattern if block else 0 for block in blocks]
-        return np.array(starts, np.int64)
-
-    lengths = np.array(layout.lengths, np.int64)
-    return Columns(lengths, *map(origins, (layout.main_path, layout.loops, layout.states)))
+    rows = (
+        [block.origin if block else 0 for block in blocks]
+        for blocks in (layout.main_path, layout.loops, layout.states)
+    )
+    return Origins(*(np.array(row, np.int64) for row in (layout.lengths, *rows)))

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numba
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sopa_plugin.wfsa import BestMatches, Layout, Semiring, cpu_kernel, reference, spell_out
-from sopa_plugin.wfsa.kernels.compiled import Compiled
-from sopa_plugin.wfsa.kernels.thread_pool import ThreadPool
+from sopa_plugin.wfsa import Arcs, Ends, Layout, Semiring, cpu, reference, spell_out, trace
+from sopa_plugin.wfsa.kernels.threads import Compiled, ThreadPool
 
 INF = float("inf")
 MAX_SUM = Semiring.named("max_sum")
@@ -30,10 +30,7 @@ class Case(NamedTuple):
     """Packed documents with arc scores."""
 
     layout: Layout
-    scores: Tensor
-    index: Tensor
-    offsets: Tensor
-    epsilon: Tensor
+    arcs: Arcs
 
 
 def make_case(
@@ -49,9 +46,8 @@ def make_case(
 
     index = torch.randint(0, rows, (sum(documents),), generator=generator)
     offsets = torch.tensor([0, *documents]).cumsum(0)
-    return Case(
-        layout, numbers(rows, layout.num_scores), index, offsets, numbers(layout.num_epsilons)
-    )
+    scores, epsilon = numbers(rows, layout.num_scores), numbers(layout.num_epsilons)
+    return Case(layout, Arcs(scores, index, offsets, epsilon))
 
 
 @st.composite
@@ -73,19 +69,18 @@ def large_case() -> Case:
     generator = torch.Generator().manual_seed(1)
     documents = torch.randint(0, 40, (340,), generator=generator).tolist()
     case = make_case(layout, documents, rows=500, seed=2, whole=True)
-    assert len(case.index) * layout.num_states > 4 * cpu_kernel.LEAST_STATES
-    assert len(documents) * layout.num_patterns > 4 * cpu_kernel.LEAST_PATHS
+    assert len(case.arcs.index) * layout.num_states > 4 * cpu.LEAST_STATES
+    assert len(documents) * layout.num_patterns > 4 * cpu.LEAST_PATHS
     return case
 
 
 def everything(case: Case) -> list[Tensor]:
     """All that the kernel computes for a case, with gradients that are not round numbers."""
-    paths = cpu_kernel.forward(*case, keep_paths=True)
-    grad = torch.linspace(-1, 1, paths[0].numel()).view_as(paths[0])
-    _, scores, index, offsets, _ = case
-    grads = cpu_kernel.backward(case.layout, grad, index, offsets, *paths[1:], len(scores))
-    alone = cpu_kernel.forward(*case, keep_paths=False)[0]
-    return [*paths, *grads, alone, cpu_kernel.end_scores(*case)]
+    matches = cpu.forward(*case, keep_paths=True)
+    grad = torch.linspace(-1, 1, matches.scores.numel()).view_as(matches.scores)
+    grads = cpu.backward(case.layout, grad, case.arcs, *matches[1:])
+    alone = cpu.forward(*case, keep_paths=False).scores
+    return [*matches, *grads, alone, *cpu.end_scores(*case)]
 
 
 @pytest.fixture
@@ -98,40 +93,49 @@ def set_threads() -> Iterator[Callable[[int], None]]:
 @settings(max_examples=150, deadline=None)
 @given(cases())
 def test_scores_and_paths_are_those_of_the_reference(case: Case) -> None:
-    expected = reference.document_scores(case.layout, MAX_SUM, *case[1:], keep_paths=True)
-    found = cpu_kernel.forward(*case, keep_paths=True)
+    layout, arcs = case
+    expected = reference.document_scores(layout, MAX_SUM, arcs, keep_paths=True)
+    found = cpu.forward(*case, keep_paths=True)
     for mine, theirs in zip(found[:3], expected[:3], strict=True):
         assert torch.equal(mine, theirs)
         assert mine.dtype == theirs.dtype
-    offsets = case.offsets
-    assert spell_out(case.layout, BestMatches(*found), offsets) == spell_out(
-        case.layout, BestMatches(*expected), offsets
-    )
-    alone, *nothing = cpu_kernel.forward(*case, keep_paths=False)
-    assert torch.equal(alone, expected[0])
+    assert spell_out(layout, arcs, found) == spell_out(layout, arcs, expected)
+    alone, *nothing = cpu.forward(*case, keep_paths=False)
+    assert torch.equal(alone, expected.scores)
     assert [tensor.numel() for tensor in nothing] == [0, 0, 0]
 
 
 @settings(max_examples=80, deadline=None)
 @given(cases())
-def test_end_scores_are_those_of_the_reference(case: Case) -> None:
-    recurrence = reference.Recurrence(case.layout, MAX_SUM, case.epsilon)
-    expected = reference.end_scores(recurrence, *case[1:4])[0]
-    assert torch.equal(cpu_kernel.end_scores(*case), expected)
+def test_matches_by_end_are_those_of_the_reference(case: Case) -> None:
+    layout, arcs = case
+    recurrence = reference.Recurrence(layout, MAX_SUM, arcs.epsilon, trace=True)
+    expected = reference.end_scores(recurrence, arcs)
+    found = cpu.end_scores(*case)
+    for mine, theirs in zip(found[:2], expected[:2], strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    tokens, patterns = np.nonzero(found.scores.numpy() > -INF)
+    paths = [
+        trace(layout, arcs, each.steps.numpy(), Ends.at(each, arcs.offsets, tokens, patterns))
+        for each in (found, expected)
+    ]
+    assert paths[0] == paths[1]
 
 
 @settings(max_examples=80, deadline=None)
 @given(cases())
 def test_gradients_are_those_of_the_reference(case: Case) -> None:
-    layout, scores, index, offsets, epsilon = case
-    scores, epsilon = scores.clone().requires_grad_(), epsilon.clone().requires_grad_()
-    out = reference.document_scores(layout, MAX_SUM, scores, index, offsets, epsilon)[0]
+    layout, arcs = case
+    scores, epsilon = (each.clone().requires_grad_() for each in (arcs.scores, arcs.epsilon))
+    leaves = arcs._replace(scores=scores, epsilon=epsilon)
+    out = reference.document_scores(layout, MAX_SUM, leaves).scores
     # Where nothing matches there is no gradient, whatever comes from above.
     grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(0))
     total = torch.where(out > -INF, out * grad, 0).sum() + 0 * (scores.nansum() + epsilon.nansum())
     total.backward()
-    paths = cpu_kernel.forward(*case, keep_paths=True)
-    found = cpu_kernel.backward(layout, grad, index, offsets, *paths[1:], len(scores))
+    matches = cpu.forward(*case, keep_paths=True)
+    found = cpu.backward(layout, grad, arcs, *matches[1:])
     for mine, theirs in zip(found, (scores.grad, epsilon.grad), strict=True):
         expected = torch.zeros_like(mine) if theirs is None else theirs.nan_to_num()
         torch.testing.assert_close(mine, expected)
@@ -140,35 +144,29 @@ def test_gradients_are_those_of_the_reference(case: Case) -> None:
 def test_documents_shorter_than_a_pattern_do_not_match() -> None:
     layout = Layout((2, 5), epsilons=False)
     case = make_case(layout, [2, 0], rows=2, seed=0)
-    scores, ends, final, steps = cpu_kernel.forward(*case, keep_paths=True)
+    scores, ends, final, steps = cpu.forward(*case, keep_paths=True)
     assert scores[:, 1].tolist() == [-INF, -INF]
     assert scores[1, 0] == -INF
     assert ends.tolist() == [[int(ends[0, 0]), -1], [-1, -1]]
     assert ends[0, 0] > 0
     grad = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
-    paths = (ends, final, steps)
-    for gradient in cpu_kernel.backward(layout, grad, case.index, case.offsets, *paths, 2):
+    for gradient in cpu.backward(layout, grad, case.arcs, ends, final, steps):
         assert not gradient.any()
 
 
 def test_an_empty_batch() -> None:
     case = make_case(Layout((3,)), [], rows=2, seed=0)
-    scores, ends, final, steps = cpu_kernel.forward(*case, keep_paths=True)
+    scores, ends, final, steps = cpu.forward(*case, keep_paths=True)
     assert scores.shape == ends.shape == final.shape == (0, 1)
     assert steps.shape == (0, 3)
-    assert cpu_kernel.end_scores(*case).shape == (0, 1)
+    assert [tuple(each.shape) for each in cpu.end_scores(*case)] == [(0, 1), (0, 1), (0, 3)]
 
 
 def test_inputs_need_not_be_contiguous() -> None:
     case = make_case(Layout((2, 4)), [5, 6], rows=4, seed=0)
-    _, scores, index, offsets, epsilon = case
-    strided = Case(
-        case.layout,
-        scores.T.contiguous().T,
-        torch.stack([index, index], dim=1)[:, 0],
-        torch.stack([offsets, offsets], dim=1)[:, 0],
-        torch.stack([epsilon, epsilon], dim=1)[:, 0],
-    )
+    scores, *rows = case.arcs
+    arcs = Arcs(scores.T.contiguous().T, *(torch.stack([row, row], dim=1)[:, 0] for row in rows))
+    strided = Case(case.layout, arcs)
     for mine, theirs in zip(everything(strided), everything(case), strict=True):
         assert torch.equal(mine, theirs)
 
@@ -176,16 +174,17 @@ def test_inputs_need_not_be_contiguous() -> None:
 @pytest.mark.parametrize("row", [-1, 4])
 def test_rows_that_do_not_exist_are_refused(row: int) -> None:
     case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
-    case.index[1] = row
+    case.arcs.index[1] = row
     with pytest.raises(IndexError, match="rows 0 to 3"):
-        cpu_kernel.forward(*case, keep_paths=False)
+        cpu.forward(*case, keep_paths=False)
 
 
 @pytest.mark.parametrize("offsets", [[0, 4], [0, 2, 1], [-1, 3]])
 def test_tokens_that_do_not_exist_are_refused(offsets: list[int]) -> None:
     case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
+    arcs = case.arcs._replace(offsets=torch.tensor(offsets))
     with pytest.raises(IndexError, match="ascend from 0 to 3"):
-        cpu_kernel.forward(*case._replace(offsets=torch.tensor(offsets)), keep_paths=False)
+        cpu.forward(case.layout, arcs, keep_paths=False)
 
 
 def test_results_are_bit_equal_for_every_number_of_threads_and_every_run(
@@ -203,9 +202,9 @@ def test_results_are_bit_equal_for_every_number_of_threads_and_every_run(
 def test_errors_in_other_threads_are_raised(set_threads: Callable[[int], None]) -> None:
     set_threads(4)
     case = large_case()
-    case.index[-1] = len(case.scores)
+    case.arcs.index[-1] = len(case.arcs.scores)
     with pytest.raises(IndexError, match="rows 0 to 499"):
-        cpu_kernel.forward(*case, keep_paths=False)
+        cpu.forward(*case, keep_paths=False)
 
 
 def test_eight_threads_may_call_at_once(set_threads: Callable[[int], None]) -> None:
@@ -245,16 +244,17 @@ def run(script: str, **environment: str) -> str:
 
 SETUP = """
 import os, sys, torch
-from sopa_plugin.wfsa import Layout, cpu_kernel
+from sopa_plugin.wfsa import Arcs, Layout, cpu
 from sopa_plugin.wfsa.kernels import max_plus
 
 torch.manual_seed(0)
 layout = Layout(tuple(length for length in (2, 3, 4, 5, 6) for _ in range(10)))
 index, offsets = torch.randint(0, 50, (320 * 20,)), torch.arange(321) * 20
 scores, epsilon = torch.randn(50, layout.num_scores), torch.randn(layout.num_epsilons)
+arcs = Arcs(scores, index, offsets, epsilon)
 
 def compute(_=None):
-    return cpu_kernel.forward(layout, scores, index, offsets, epsilon, False)[0]
+    return cpu.forward(layout, arcs, False).scores
 """
 
 
@@ -281,13 +281,12 @@ def test_gradients_in_a_forked_child_of_a_parent_that_used_torch_threads() -> No
     script = """
     torch.set_num_threads(4)
     torch.ones(1000, 1000).exp()  # starts torch's own threads, which a child does not have
-    rows, index = 1000, torch.randint(0, 1000, (320 * 20,))
-    scores = torch.randn(rows, layout.num_scores)
-    _, ends, final, steps = cpu_kernel.forward(layout, scores, index, offsets, epsilon, True)
+    index, scores = torch.randint(0, 1000, (320 * 20,)), torch.randn(1000, layout.num_scores)
+    arcs = Arcs(scores, index, offsets, epsilon)
+    _, *paths = cpu.forward(layout, arcs, True)
 
     def back():
-        given = torch.ones(320, 50), index, offsets, ends, final, steps, rows
-        return cpu_kernel.backward(layout, *given)[0].numpy()
+        return cpu.backward(layout, torch.ones(320, 50), arcs, *paths)[0].numpy()
 
     expected = back()
     child = os.fork()
@@ -303,11 +302,13 @@ def test_scores_where_freed_memory_is_overwritten_at_once() -> None:
     script = """
     from sopa_plugin.wfsa import Semiring, reference
     layout = Layout(tuple(sorted((2, 3, 4, 5) * 4)))
-    given = torch.randn(50, layout.num_scores), index, offsets, torch.randn(layout.num_epsilons)
-    expected = reference.document_scores(layout, Semiring.named("max_sum"), *given, keep_paths=True)
-    found = cpu_kernel.forward(layout, *given, True)
+    arcs = Arcs(
+        torch.randn(50, layout.num_scores), index, offsets, torch.randn(layout.num_epsilons)
+    )
+    expected = reference.document_scores(layout, Semiring.named("max_sum"), arcs, keep_paths=True)
+    found = cpu.forward(layout, arcs, True)
     print(*(torch.equal(mine, theirs) for mine, theirs in zip(found[:3], expected[:3])))
-    print(torch.equal(cpu_kernel.forward(layout, *given, False)[0], expected[0]))
+    print(torch.equal(cpu.forward(layout, arcs, False).scores, expected.scores))
     """
     overwrite = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
     printed = run(SETUP + textwrap.dedent(script), GLIBC_TUNABLES=overwrite)
@@ -322,9 +323,7 @@ def test_compiled_code_is_kept_on_disk_and_threads_may_compile_at_once(tmp_path:
     final = torch.zeros(320, 50, dtype=torch.uint8)
     steps = torch.zeros(len(index), layout.num_states, dtype=torch.uint8)
     def back(_):
-        return cpu_kernel.backward(
-            layout, torch.ones(320, 50), index, offsets, ends, final, steps, 50
-        )[0]
+        return cpu.backward(layout, torch.ones(320, 50), arcs, ends, final, steps)[0]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(back, range(8)))
     assert all(torch.equal(each, found[0]) for each in found)

@@ -1,4 +1,4 @@
-"""The logarithm of the logistic function, several numbers at once.
+"""Elementwise work on arc scores: log sigmoids, and products with a gradient of mostly zeros.
 
 Compilers have no vector version of `exp` and `log1p`, so both are spelt out, in float32.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 
-from sopa_plugin.wfsa.kernels.compiled import Compiled
+from sopa_plugin.wfsa.kernels.threads import Compiled
 from sopa_plugin.wfsa.kernels.vectors import intrinsic
 
 _ZERO, _ONE, _TWO, _HALF = (np.float32(number) for number in (0, 1, 2, 0.5))
@@ -21,6 +21,7 @@ _PER_LN2 = np.float32(1 / math.log(2))
 # ln 2 in two parts, of which the first has so few bits that its multiples are exact.
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(math.log(2) - 0.693359375)
 _BIAS, _FRACTION_BITS = np.int32(127), np.int32(23)  # of the exponent in a float32
+_SMALL = np.float32(0.05)
 _E2, _E3, _E4, _E5, _E6 = (np.float32(1 / math.factorial(n)) for n in range(2, 7))
 _L3, _L5, _L7, _L9, _L11, _L13 = (np.float32(2 / n) for n in range(3, 14, 2))
 
@@ -38,7 +39,7 @@ def _as_float32(typing: Any, bits: Any) -> Any:
 # A product may be fused with a sum, and a division by zero (there is none) need not raise: only so
 # does the loop become one over vectors.
 @njit(fastmath={"contract"}, error_model="numpy")
-def _run(numbers: Any) -> None:
+def _log_sigmoid(numbers: Any) -> None:
     for i in range(len(numbers)):
         x = numbers[i]
         # log sigmoid(x) = min(x, 0) - log(1 + exp(-|x|))
@@ -62,4 +63,66 @@ def log_sigmoid(numbers: Any) -> None:
 
     The error is at most 4e-7 of the result (of numbers above 87, 2e-38); NaN stays NaN.
     """
-    _run(numbers)
+    _log_sigmoid(numbers)
+
+
+@Compiled
+def count_nonzero(grad: Any) -> int:
+    """How many numbers of `grad [N, A]` are not zero."""
+    count = 0
+    for n in range(grad.shape[0]):
+        for a in range(grad.shape[1]):
+            count += grad[n, a] != 0
+    return count
+
+
+@njit
+def _slope(log_sigmoid: Any) -> Any:
+    """1 - exp(log_sigmoid), the slope of the log sigmoid, with an error of some 1e-6 of it.
+
+    `expm1` would take as long as all the rest of the backward pass.
+    """
+    x = -log_sigmoid
+    if x > _SMALL:
+        return _ONE - np.exp(log_sigmoid)
+    return x * (_ONE - x * (_E2 - x * (_E3 - x * _E4)))  # its series
+
+
+@Compiled
+def add_products(
+    grad: Any,
+    rows: Any,
+    keep: Any,
+    scale: float,
+    log_sigmoids: Any,
+    first: int,
+    last: int,
+    weight_grad: Any,
+    bias_grad: Any,
+) -> None:
+    """Adds the gradients that columns `first` to `last - 1` of `grad [N, A]` mean.
+
+    `grad` is the gradient of `log_sigmoids [N, A]` of arc scores, or of the scores themselves where
+    that has no rows; scores are `scale` times the products of `rows [N, E]` and weights, if
+    `keep [N, A]` has no rows or keeps them, plus the bias. Each column has its own row in
+    `weight_grad [A, E]` and place in `bias_grad [A]`, so columns may run in threads, and every sum
+    is taken in the order of the rows.
+    """
+    factor = np.float32(scale)
+    arcs = np.empty(last - first, np.int64)
+    for n in range(len(rows)):
+        count = 0
+        for a in range(first, last):
+            arcs[count] = a
+            count += grad[n, a] != 0
+        for i in range(count):
+            a = arcs[i]
+            amount = grad[n, a]
+            if len(log_sigmoids):
+                amount *= _slope(log_sigmoids[n, a])
+            bias_grad[a] += amount
+            if len(keep) and not keep[n, a]:
+                continue
+            amount *= factor
+            for e in range(rows.shape[1]):
+                weight_grad[a, e] += amount * rows[n, e]

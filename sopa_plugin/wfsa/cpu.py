@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.wfsa.kernels import max_plus
-from sopa_plugin.wfsa.kernels.log_sigmoid import log_sigmoid
-from sopa_plugin.wfsa.kernels.plan import columns_of, plan_of
-from sopa_plugin.wfsa.kernels.sparse_products import add_products, count_nonzero
-from sopa_plugin.wfsa.kernels.thread_pool import ThreadPool, num_threads
-from sopa_plugin.wfsa.layout import Layout
+from sopa_plugin.wfsa.kernels.elementwise import add_products, count_nonzero, log_sigmoid
+from sopa_plugin.wfsa.kernels.plan import origins_of, plan_of
+from sopa_plugin.wfsa.kernels.threads import ThreadPool, num_threads
+from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 
 LEAST_STATES = 300_000
 """States to compute (tokens times states) from which a thread pays: about 0.1 ms of work."""
@@ -41,66 +40,52 @@ DENSE = 0.15
 _pool = ThreadPool()
 
 
-def forward(
-    layout: Layout,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    keep_paths: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Document scores and, with `keep_paths`, the best paths; see `dispatch.Kernel`.
+def forward(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
+    """The best matches of documents; see `dispatch.Kernel`.
 
     Raises:
         IndexError: `index` names a row that `scores` has not, or `offsets` a token.
     """
-    best = (len(offsets) - 1, layout.num_patterns)
-    document_scores = torch.empty(best)
-    ends, final, steps = (
+    best = (len(arcs.offsets) - 1, layout.num_patterns)
+    matches = BestMatches(
+        torch.empty(best),
         torch.empty(best if keep_paths else 0, dtype=torch.int32),
         torch.empty(best if keep_paths else 0, dtype=torch.uint8),
-        torch.empty((len(index), layout.num_states) if keep_paths else 0, dtype=torch.uint8),
+        _empty_steps(layout, arcs) if keep_paths else torch.empty(0, dtype=torch.uint8),
     )
-    outputs = (document_scores, ends, final, steps) if keep_paths else (document_scores,)
-    function = max_plus.best_paths if keep_paths else max_plus.best_scores
-    _by_documents(function, layout, scores, index, offsets, epsilon, *outputs)
-    return document_scores, ends, final, steps
+    if keep_paths:
+        _by_documents(max_plus.best_paths, layout, arcs, _arrays(matches))
+    else:
+        _by_documents(max_plus.best_scores, layout, arcs, _array(matches.scores))
+    return matches
 
 
-def end_scores(
-    layout: Layout, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor
-) -> Tensor:
-    """Score of the best match ending at each token, `[M, K]`; see `dispatch.Kernel`.
-
-    Raises as `forward` does.
-    """
-    found = torch.empty(len(index), layout.num_patterns)
-    _by_documents(max_plus.scores_by_end, layout, scores, index, offsets, epsilon, found)
+def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
+    """The best matches that end at each token; see `dispatch.Kernel`. Raises as `forward` does."""
+    shape = (len(arcs.index), layout.num_patterns)
+    found = EndScores(
+        torch.empty(shape), torch.empty(shape, dtype=torch.uint8), _empty_steps(layout, arcs)
+    )
+    _by_documents(max_plus.scores_by_end, layout, arcs, _arrays(found))
     return found
 
 
 def backward(
-    layout: Layout,
-    grad: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    ends: Tensor,
-    final: Tensor,
-    steps: Tensor,
-    num_rows: int,
+    layout: Layout, grad: Tensor, arcs: Arcs, ends: Tensor, final: Tensor, steps: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths; see `dispatch.Kernel`.
 
-    Takes what `forward` gave for the same `index` and `offsets`.
+    Takes what `forward` gave for the same `arcs`.
     """
-    grad_scores = _zeros(num_rows, layout.num_scores)
+    grad_scores = _zeros(len(arcs.scores), layout.num_scores)
     grad_epsilon = _zeros(layout.num_epsilons)
-    given = [_array(tensor) for tensor in (grad.float(), index, offsets, ends, final, steps)]
+    tensors = (grad, arcs.index, arcs.offsets, ends, final, steps)
+    given = [_array(tensor) for tensor in tensors]
     results = grad_scores.numpy(), grad_epsilon.numpy()
-    columns, must_loop = columns_of(layout), not layout.empty_matches
+    origins, must_loop = origins_of(layout), not layout.empty_matches
 
     def task(first: int, last: int) -> None:
-        max_plus.walk_back(columns, must_loop, *given, first, last, *results)
+        max_plus.walk_back(origins, must_loop, *given, first, last, *results)
 
     threads = min(num_threads(grad.numel(), LEAST_PATHS), layout.num_patterns)
     _pool.run(task, _even_shares(layout.num_patterns, threads))
@@ -121,7 +106,7 @@ def products_backward(
     """Gradients of the weights and the bias of arc products, `[A, E]` and `[A]`.
 
     None where `grad [N, A]` has so many numbers other than zero that a matrix product is faster.
-    Arguments as for `sparse_products.add_products`. Threads share out the columns.
+    Arguments as for `elementwise.add_products`. Threads share out the columns.
     """
     numbers, num_arcs = _array(grad), grad.shape[1]
     if count_nonzero(numbers) > DENSE * grad.numel():
@@ -144,29 +129,24 @@ def _zeros(*shape: int) -> Tensor:
     return torch.from_numpy(np.zeros(shape, np.float32))
 
 
-def _by_documents(
-    function: Callable[..., bool],
-    layout: Layout,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    *outputs: Tensor,
-) -> None:
+def _empty_steps(layout: Layout, arcs: Arcs) -> Tensor:
+    return torch.empty((len(arcs.index), layout.num_states), dtype=torch.uint8)
+
+
+def _by_documents(function: Callable[..., bool], layout: Layout, arcs: Arcs, output: Any) -> None:
     """Runs a forward function over all documents, about as many tokens on each thread."""
-    given = [_array(tensor) for tensor in (scores.float(), index, offsets, epsilon.float())]
-    bounds = given[2]
-    threads = num_threads(len(index) * layout.num_states, LEAST_STATES)
-    plan, results = plan_of(layout), [output.numpy() for output in outputs]
+    num_rows, num_tokens = len(arcs.scores), len(arcs.index)
+    given = _arrays(arcs)
+    threads, plan = num_threads(num_tokens * layout.num_states, LEAST_STATES), plan_of(layout)
 
     def task(first: int, last: int) -> None:
-        if not function(plan, *given, first, last, *results):
+        if not function(plan, given, first, last, output):
             raise IndexError(
-                f"expected offsets that ascend from 0 to {len(index)}, the tokens in index, and "
-                f"an index of rows 0 to {len(scores) - 1} of scores"
+                f"expected offsets that ascend from 0 to {num_tokens}, the tokens in index, and "
+                f"an index of rows 0 to {num_rows - 1} of scores"
             )
 
-    _pool.run(task, _shares(bounds, threads))
+    _pool.run(task, _shares(given.offsets, threads))
 
 
 def _shares(offsets: NDArray[np.int64], threads: int) -> list[int]:
@@ -185,3 +165,8 @@ def _even_shares(count: int, threads: int) -> list[int]:
 
 def _array(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().contiguous().numpy()
+
+
+def _arrays(tensors: Any) -> Any:
+    """A named tuple of arrays for one of tensors, as compiled code takes it."""
+    return type(tensors)(*map(_array, tensors))

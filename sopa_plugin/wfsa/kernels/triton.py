@@ -56,6 +56,7 @@ def run(
     final,  # [B, K]
     steps,  # [M, S]
     end_scores,  # [M, K]
+    end_final,  # [M, K]
     num_patterns,
     num_scores,
     num_states,
@@ -158,6 +159,7 @@ def run(
             by_epsilon = tl.where(better, taken, by_epsilon)
         if ENDS:
             tl.store(end_scores + m * num_patterns + p, found, mask=real)
+            tl.store(end_final + m * num_patterns + p, taken, mask=real)
         next_row, forward, again = row_after, next_forward, next_again
 
     place = b.to(tl.int64) * num_patterns + p

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sopa_plugin.wfsa import BestMatches, Layout, Semiring, document_scores, reference, spell_out
+from sopa_plugin.wfsa import Arcs, Layout, Semiring, document_scores, reference, spell_out
 
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install .[gpu]")
 
@@ -42,7 +42,7 @@ LAYOUTS = [
 ]
 
 
-def make_case(layout: Layout, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def make_case(layout: Layout, seed: int) -> Arcs:
     """Whole numbers, so that paths tie, some -inf; documents empty, short and long."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -53,49 +53,49 @@ def make_case(layout: Layout, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor
     offsets = torch.tensor([0, 4, 4, 5, 8])
     index = torch.randint(0, 4, (8,), generator=generator)
     tensors = (numbers(5, layout.num_scores), index, offsets, numbers(layout.num_epsilons))
-    scores, index, offsets, epsilon = (tensor.to(DEVICE) for tensor in tensors)
-    return scores, index, offsets, epsilon
+    return Arcs(*(tensor.to(DEVICE) for tensor in tensors))
 
 
 @here
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_scores_and_paths_are_those_of_the_reference(layout: Layout) -> None:
-    from sopa_plugin.wfsa import cuda_kernel
+    from sopa_plugin.wfsa import cuda
 
-    case = make_case(layout, seed=0)
-    expected = reference.document_scores(layout, MAX_SUM, *case, keep_paths=True)
-    found = cuda_kernel.forward(layout, *case, keep_paths=True)
+    arcs = make_case(layout, seed=0)
+    expected = reference.document_scores(layout, MAX_SUM, arcs, keep_paths=True)
+    found = cuda.forward(layout, arcs, keep_paths=True)
     for mine, theirs in zip(found[:3], expected[:3], strict=True):
         assert torch.equal(mine, theirs)
         assert mine.dtype == theirs.dtype
-    assert spell_out(layout, BestMatches(*found), case[2]) == spell_out(
-        layout, BestMatches(*expected), case[2]
-    )
-    alone, *nothing = cuda_kernel.forward(layout, *case, keep_paths=False)
-    assert torch.equal(alone, expected[0])
+    assert spell_out(layout, arcs, found) == spell_out(layout, arcs, expected)
+    alone, *nothing = cuda.forward(layout, arcs, keep_paths=False)
+    assert torch.equal(alone, expected.scores)
     assert [tensor.numel() for tensor in nothing] == [0, 0, 0]
-    recurrence = reference.Recurrence(layout, MAX_SUM, case[3])
-    ends = reference.end_scores(recurrence, *case[:3])[0]
-    assert torch.equal(cuda_kernel.end_scores(layout, *case), ends)
+    recurrence = reference.Recurrence(layout, MAX_SUM, arcs.epsilon, trace=True)
+    by_end = cuda.end_scores(layout, arcs)
+    for mine, theirs in zip(by_end[:2], reference.end_scores(recurrence, arcs)[:2], strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    assert torch.equal(by_end.steps, found.steps)
 
 
 @here
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_gradients_are_those_of_the_reference(layout: Layout) -> None:
-    from sopa_plugin.wfsa import cuda_kernel
+    from sopa_plugin.wfsa import cuda
 
-    case = make_case(layout, seed=1)
-    scores, epsilon = (case[i].clone().requires_grad_() for i in (0, 3))
-    out = reference.document_scores(layout, MAX_SUM, scores, case[1], case[2], epsilon)[0]
+    arcs = make_case(layout, seed=1)
+    scores, epsilon = (each.clone().requires_grad_() for each in (arcs.scores, arcs.epsilon))
+    leaves = arcs._replace(scores=scores, epsilon=epsilon)
+    out = reference.document_scores(layout, MAX_SUM, leaves).scores
     grad = torch.linspace(-1, 2, out.numel(), device=DEVICE).view_as(out)
     grad[0, 0] = 0
     torch.where(out > -INF, out * grad, 0).sum().backward()
-    paths = cuda_kernel.forward(layout, *case, keep_paths=True)
-    arguments = (grad, case[1], case[2], *paths[1:], len(scores))
-    found = cuda_kernel.backward(layout, *arguments)
+    _, *paths = cuda.forward(layout, arcs, keep_paths=True)
+    found = cuda.backward(layout, grad, arcs, *paths)
     for mine, theirs in zip(found, (scores.grad, epsilon.grad), strict=True):
         torch.testing.assert_close(mine, torch.zeros_like(mine) if theirs is None else theirs)
-    for mine, again in zip(found, cuda_kernel.backward(layout, *arguments), strict=True):
+    for mine, again in zip(found, cuda.backward(layout, grad, arcs, *paths), strict=True):
         assert torch.equal(mine, again)
 
 
@@ -103,45 +103,44 @@ def test_gradients_are_those_of_the_reference(layout: Layout) -> None:
 def test_the_operator_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOPA_KERNEL", "cuda")
     layout = LAYOUTS[0]
-    scores, index, offsets, epsilon = make_case(layout, seed=2)
-    scores, epsilon = (each.clamp(min=-9).requires_grad_() for each in (scores, epsilon))
-    out = document_scores(layout, "max_sum", scores, index, offsets, epsilon)
+    case = make_case(layout, seed=2)
+    leaves = [each.clamp(min=-9).requires_grad_() for each in (case.scores, case.epsilon)]
+    arcs = case._replace(scores=leaves[0], epsilon=leaves[1])
+    out = document_scores(layout, "max_sum", arcs)
     monkeypatch.setenv("SOPA_KERNEL", "reference")
-    expected = document_scores(layout, "max_sum", scores, index, offsets, epsilon)
+    expected = document_scores(layout, "max_sum", arcs)
     assert torch.equal(out, expected)
-    mine, theirs = (
-        torch.autograd.grad(each[[0, 2, 3]].sum(), (scores, epsilon)) for each in (out, expected)
-    )
+    mine, theirs = (torch.autograd.grad(each[[0, 2, 3]].sum(), leaves) for each in (out, expected))
     for a, b in zip(mine, theirs, strict=True):
         torch.testing.assert_close(a, b)
 
 
 @here
 def test_an_empty_batch() -> None:
-    from sopa_plugin.wfsa import cuda_kernel
+    from sopa_plugin.wfsa import cuda
 
     layout = LAYOUTS[0]
-    scores, _, _, epsilon = make_case(layout, seed=0)
     index, offsets = (torch.zeros(n, dtype=torch.int64, device=DEVICE) for n in (0, 1))
-    out, *paths = cuda_kernel.forward(layout, scores, index, offsets, epsilon, keep_paths=True)
+    arcs = make_case(layout, seed=0)._replace(index=index, offsets=offsets)
+    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
     assert out.shape == (0, layout.num_patterns)
-    grads = cuda_kernel.backward(layout, out, index, offsets, *paths, len(scores))
-    assert [tuple(grad.shape) for grad in grads] == [scores.shape, epsilon.shape]
+    grads = cuda.backward(layout, out, arcs, *paths)
+    assert [grad.shape for grad in grads] == [arcs.scores.shape, arcs.epsilon.shape]
     assert not any(grad.any() for grad in grads)
 
 
 @here
 def test_a_batch_of_documents_without_a_token() -> None:
-    from sopa_plugin.wfsa import cuda_kernel
+    from sopa_plugin.wfsa import cuda
 
     layout = LAYOUTS[1]  # its two-state patterns match no token at all
-    _, _, _, epsilon = make_case(layout, seed=0)
+    epsilon = make_case(layout, seed=0).epsilon
     scores = epsilon.new_zeros(0, layout.num_scores)
     index, offsets = (torch.zeros(n, dtype=torch.int64, device=DEVICE) for n in (0, 4))
-    case = scores, index, offsets, epsilon
-    out, *paths = cuda_kernel.forward(layout, *case, keep_paths=True)
-    assert torch.equal(out, reference.document_scores(layout, MAX_SUM, *case)[0])
-    grads = cuda_kernel.backward(layout, torch.ones_like(out), index, offsets, *paths, 0)
+    arcs = Arcs(scores, index, offsets, epsilon)
+    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
+    assert torch.equal(out, reference.document_scores(layout, MAX_SUM, arcs).scores)
+    grads = cuda.backward(layout, torch.ones_like(out), arcs, *paths)
     assert grads[0].shape == scores.shape
     assert grads[1].sum() == 3 * (out[0] > -INF).sum()
 
@@ -149,14 +148,13 @@ def test_a_batch_of_documents_without_a_token() -> None:
 @here
 @pytest.mark.parametrize("size", [1e-38, 1e-20, 3.0, 1e30])
 def test_gradients_of_any_size_add_up(size: float) -> None:
-    from sopa_plugin.wfsa import cuda_kernel
+    from sopa_plugin.wfsa import cuda
 
     layout = LAYOUTS[0]
-    case = make_case(layout, seed=1)
-    out, *paths = cuda_kernel.forward(layout, *case, keep_paths=True)
-    arguments = (case[1], case[2], *paths, len(case[0]))
-    whole = cuda_kernel.backward(layout, torch.ones_like(out), *arguments)
-    found = cuda_kernel.backward(layout, torch.full_like(out, size), *arguments)
+    arcs = make_case(layout, seed=1)
+    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
+    whole = cuda.backward(layout, torch.ones_like(out), arcs, *paths)
+    found = cuda.backward(layout, torch.full_like(out, size), arcs, *paths)
     for each, times in zip(found, whole, strict=True):
         torch.testing.assert_close(each, times * size, rtol=1e-6, atol=0)
 
@@ -165,26 +163,26 @@ def test_gradients_of_any_size_add_up(size: float) -> None:
 @pytest.mark.parametrize("value", [INF, -INF, float("nan")])
 def test_one_gradient_that_is_no_number_shows_in_all(value: float) -> None:
     """So that what scales losses in half precision notices an overflow."""
-    from sopa_plugin.wfsa import cuda_kernel
+    from sopa_plugin.wfsa import cuda
 
     layout = LAYOUTS[0]
-    case = make_case(layout, seed=1)
-    out, *paths = cuda_kernel.forward(layout, *case, keep_paths=True)
+    arcs = make_case(layout, seed=1)
+    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
     grad = torch.ones_like(out)
     grad[-1, 0] = value
-    for each in cuda_kernel.backward(layout, grad, case[1], case[2], *paths, len(case[0])):
+    for each in cuda.backward(layout, grad, arcs, *paths):
         assert each.isnan().all()
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_it_runs_where_its_tensors_are() -> None:
     layout = LAYOUTS[0]
-    scores, index, offsets, epsilon = (each.to("cuda:1") for each in make_case(layout, seed=0))
-    inputs = scores.requires_grad_(), epsilon.requires_grad_()
+    arcs = Arcs(*(each.to("cuda:1") for each in make_case(layout, seed=0)))
+    inputs = arcs.scores.requires_grad_(), arcs.epsilon.requires_grad_()
     found = []
     for device in (0, 1):
         with torch.cuda.device(device):
-            result = document_scores(layout, "max_sum", inputs[0], index, offsets, inputs[1])
+            result = document_scores(layout, "max_sum", arcs)
             found.append((result, *torch.autograd.grad(result.exp().sum(), inputs)))
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
 
@@ -207,7 +205,7 @@ KINDS = {
     "*i64": "index offsets lengths main_starts main_firsts loop_starts loop_firsts state_starts "
     "sums",
     "*i32": "ends",
-    "*u8": "final steps",
+    "*u8": "final steps end_final",
 }
 
 
@@ -215,7 +213,8 @@ KINDS = {
 @pytest.mark.parametrize(
     ("name", "flags"),
     [
-        ("run", {"PATHS": False, "ENDS": True}),
+        ("run", {"PATHS": False, "ENDS": False}),
+        ("run", {"PATHS": True, "ENDS": True}),
         ("run", {"PATHS": True, "ENDS": False}),
         ("walk_back", {}),
         ("to_floats", {}),
@@ -228,14 +227,14 @@ def test_it_compiles_for_a_gpu(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from sopa_plugin.wfsa.kernels import max_plus_triton
+    from sopa_plugin.wfsa.kernels import triton as kernels
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # there is nothing to fuse
     options = dict.fromkeys(("EPSILONS", "LOOPS", "BOUNDARY", "FINAL", "EMPTY"), True)
     constants = {"STATES": 6, "BLOCK": 32, **options, **flags}
     types = {each: kind for kind, names in KINDS.items() for each in names.split()}
-    function = getattr(max_plus_triton, name)
+    function = getattr(kernels, name)
     arguments = list(enumerate(function.arg_names))
     source = ASTSource(
         fn=function,

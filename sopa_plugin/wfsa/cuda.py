@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
-from sopa_plugin.wfsa.kernels import max_plus_triton
-from sopa_plugin.wfsa.layout import Block, Layout
+from sopa_plugin.wfsa.kernels import triton as triton_kernels
+from sopa_plugin.wfsa.layout import Arcs, BestMatches, Block, EndScores, Layout
 
 BLOCK = 32
 """Patterns in a program: one warp, a pattern a thread."""
@@ -40,68 +40,47 @@ class Tables(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _tables(layout: Layout, device: torch.device) -> Tables:
-    def starts(blocks: Sequence[Block | None]) -> list[int]:
-        return [block.start - block.first_pattern if block else 0 for block in blocks]
+    def origins(blocks: Sequence[Block | None]) -> list[int]:
+        return [block.origin if block else 0 for block in blocks]
 
     def firsts(blocks: Sequence[Block | None]) -> list[int]:
         return [block.first_pattern if block else layout.num_patterns for block in blocks]
 
     lists = (
         layout.lengths,
-        starts(layout.main_path),
+        origins(layout.main_path),
         firsts(layout.main_path),
-        starts(layout.loops),
+        origins(layout.loops),
         firsts(layout.loops),
-        starts(layout.states),
+        origins(layout.states),
     )
     return Tables(*(torch.tensor(numbers, device=device) for numbers in lists))
 
 
-def forward(
-    layout: Layout,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    keep_paths: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Document scores and, with `keep_paths`, the best paths; see `dispatch.Kernel`."""
-    best = (len(offsets) - 1, layout.num_patterns)
-    document_scores = scores.new_empty(best, dtype=torch.float32)
-    ends = index.new_empty(best if keep_paths else 0, dtype=torch.int32)
-    final = index.new_empty(best if keep_paths else 0, dtype=torch.uint8)
-    shape = (len(index), layout.num_states) if keep_paths else 0
-    steps = index.new_empty(shape, dtype=torch.uint8)
-    outputs = (document_scores, ends, final, steps, document_scores)
-    _run(layout, scores, index, offsets, epsilon, outputs, PATHS=keep_paths, ENDS=False)
-    return document_scores, ends, final, steps
+def forward(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
+    """The best matches of documents; see `dispatch.Kernel`."""
+    matches = _empty_matches(layout, arcs, keep_paths)
+    _run(layout, arcs, matches, matches.scores, matches.final, PATHS=keep_paths, ENDS=False)
+    return matches
 
 
-def end_scores(
-    layout: Layout, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor
-) -> Tensor:
-    """Score of the best match ending at each token, `[M, K]`; see `dispatch.Kernel`."""
-    best = scores.new_empty((len(offsets) - 1, layout.num_patterns), dtype=torch.float32)
-    found = scores.new_empty((len(index), layout.num_patterns), dtype=torch.float32)
-    outputs = (best, best, best, best, found)
-    _run(layout, scores, index, offsets, epsilon, outputs, PATHS=False, ENDS=True)
-    return found
+def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
+    """The best matches that end at each token; see `dispatch.Kernel`."""
+    matches = _empty_matches(layout, arcs, keep_paths=True)
+    scores = arcs.scores.new_empty((len(arcs.index), layout.num_patterns), dtype=torch.float32)
+    final = torch.empty_like(scores, dtype=torch.uint8)
+    _run(layout, arcs, matches, scores, final, PATHS=True, ENDS=True)
+    return EndScores(scores, final, matches.steps)
 
 
 def backward(
-    layout: Layout,
-    grad: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    ends: Tensor,
-    final: Tensor,
-    steps: Tensor,
-    num_rows: int,
+    layout: Layout, grad: Tensor, arcs: Arcs, ends: Tensor, final: Tensor, steps: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths; see `dispatch.Kernel`.
 
-    Takes what `forward` gave for the same `index` and `offsets`.
+    Takes what `forward` gave for the same `arcs`.
     """
+    index, offsets, num_rows = arcs.index, arcs.offsets, len(arcs.scores)
     grad, tables = grad.float().contiguous(), _tables(layout, grad.device)
     batch, num_patterns = grad.shape
     num_cells = num_rows * layout.num_scores
@@ -116,7 +95,7 @@ def backward(
         sums = torch.zeros(count, dtype=torch.int64, device=grad.device)
         # Triton launches on the current device, which need not be the tensors'.
         with torch.cuda.device_of(grad):
-            max_plus_triton.walk_back[(batch, triton.cdiv(num_patterns, BLOCK))](
+            triton_kernels.walk_back[(batch, triton.cdiv(num_patterns, BLOCK))](
                 grad,
                 largest,
                 index,
@@ -138,34 +117,47 @@ def backward(
                 EMPTY=layout.empty_matches,
                 num_warps=1,
             )
-            max_plus_triton.to_floats[(triton.cdiv(count, CELLS),)](
+            triton_kernels.to_floats[(triton.cdiv(count, CELLS),)](
                 sums, largest, floats, count, bits, BLOCK=CELLS
             )
     return floats[:num_cells].view(num_rows, layout.num_scores), floats[num_cells:]
 
 
+def _empty_matches(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
+    best = (len(arcs.offsets) - 1, layout.num_patterns)
+    steps = (len(arcs.index), layout.num_states)
+    return BestMatches(
+        arcs.scores.new_empty(best, dtype=torch.float32),
+        arcs.index.new_empty(best if keep_paths else 0, dtype=torch.int32),
+        arcs.index.new_empty(best if keep_paths else 0, dtype=torch.uint8),
+        arcs.index.new_empty(steps if keep_paths else 0, dtype=torch.uint8),
+    )
+
+
 def _run(
     layout: Layout,
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    outputs: tuple[Tensor, ...],
-    **wanted: Any,
+    arcs: Arcs,
+    matches: BestMatches,
+    end_scores: Tensor,
+    end_final: Tensor,
+    **wanted: bool,
 ) -> None:
+    scores, index, offsets, epsilon = arcs
     if len(offsets) == 1:
         return
     if not len(scores):
         scores = scores.new_zeros(1, layout.num_scores)
     # Triton launches on the current device, which need not be the tensors'.
     with torch.cuda.device_of(scores):
-        max_plus_triton.run[(len(offsets) - 1, triton.cdiv(layout.num_patterns, BLOCK))](
+        triton_kernels.run[(len(offsets) - 1, triton.cdiv(layout.num_patterns, BLOCK))](
             scores.float().contiguous(),
             index.contiguous(),
             offsets.contiguous(),
             epsilon.float().contiguous(),
             *_tables(layout, scores.device),
-            *outputs,
+            *matches,
+            end_scores,
+            end_final,
             layout.num_patterns,
             layout.num_scores,
             layout.num_states,
