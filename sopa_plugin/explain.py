@@ -231,7 +231,7 @@ def _write(explanation: Explanation, form: str, output: str | None) -> None:
 
 def _lines(path: str) -> Iterator[str]:
     """The lines of a file, one at a time."""
-    from sopa_plugin.prediction import decode_line, read_lines
+    from sopa_plugin.data.stream import decode_line, read_lines
 
     name = "input" if path == "-" else path
     try:
@@ -246,7 +246,7 @@ def _text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:  # Python's mark of a byte that it could not read
-        from sopa_plugin.prediction import CONVERT
+        from sopa_plugin.data.stream import CONVERT
 
         raise argparse.ArgumentTypeError(f"not UTF-8; {CONVERT}") from error
     return text

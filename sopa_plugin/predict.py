@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, Protocol, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sopa_plugin.cli import (
     add_device,
@@ -17,10 +21,19 @@ from sopa_plugin.cli import (
     choose_device,
     run_command,
 )
-from sopa_plugin.compiled import load_matcher
+from sopa_plugin.data.stream import Format, read_documents
 from sopa_plugin.errors import UserError
-from sopa_plugin.prediction import Predictor, predict_stream
 from sopa_plugin.registry import import_plugins
+
+
+class Predictor(Protocol):
+    """What predicts: a `Model`, or one compiled."""
+
+    labels: list[str]
+
+    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Log-probabilities of the classes, `[texts, labels]`."""
+        ...
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -53,11 +66,57 @@ def main(argv: Sequence[str] | None = None) -> None:
         predict_stream(model, source, _open_output(args.output, files), args.format)
 
 
+def predict_stream(
+    model: Predictor, source: BinaryIO, output: TextIO, format: Format = "auto"
+) -> None:
+    """Classifies each line of `source`; writes one line of JSON for it to `output`.
+
+    What has been read is answered at once, so memory does not grow with the input and a slow writer
+    need not wait.
+
+    Arguments:
+        model: a trained model.
+        source: UTF-8 lines: plain text, or JSON objects with a key `text`.
+        output: gets `label` and `probabilities {label: p}` for each line, after the line's `text`
+            or, of a JSON object, after all its keys; a key of it that is called so itself becomes
+            `input_label` or `input_probabilities`.
+        format: what a line holds (see `sopa_plugin.data.stream.read_documents`).
+    """
+    for records in read_documents(source, format):
+        for answer in _predict(model, records) if records else ():
+            output.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        output.flush()
+
+
+def _predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Each of the `records` with its `label` and `probabilities` added."""
+    log_probabilities = model.log_probabilities([record["text"] for record in records])
+    for record, row in zip(records, np.exp(log_probabilities), strict=True):
+        probabilities = dict(zip(model.labels, row.tolist(), strict=True))
+        label = model.labels[int(row.argmax())]
+        answer = {"label": label, "probabilities": probabilities}
+        yield {**_renamed(record, answer), **answer}
+
+
+def _renamed(record: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with `input_` before keys that are taken, as often as it takes."""
+    renamed: dict[str, Any] = {key: each for key, each in record.items() if key not in taken}
+    for key in taken:
+        if key in record:
+            name = f"input_{key}"
+            while name in record:
+                name = f"input_{name}"
+            renamed[name] = record[key]
+    return renamed
+
+
 def _load(run: str, device: str | None) -> Predictor:
-    """The model on its device or, unless another device than the CPU is wanted, its matcher."""
-    matcher = load_matcher(run) if device in (None, "cpu") else None
-    if matcher is not None:
-        return matcher
+    """The model on its device or, unless another device than the CPU is wanted, compiled."""
+    from sopa_plugin.compiled import load_compiled
+
+    compiled = load_compiled(run) if device in (None, "cpu") else None
+    if compiled is not None:
+        return compiled
     device = choose_device(device)
     from sopa_plugin.models import load_model  # and transformers, which takes seconds
 

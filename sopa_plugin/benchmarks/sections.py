@@ -192,7 +192,7 @@ def prediction(bench: Bench) -> None:
     workload = bench.workload
     texts = list(workload.texts)
     model = workload.classifier()
-    compiled = model.to_matcher()
+    compiled = model.to_compiled()
     work: dict[str, Work] = {
         OURS: lambda: compiled.predict(texts),
         f"{OURS}, not compiled": lambda: model.log_probabilities(texts),
@@ -229,7 +229,7 @@ def reading(bench: Bench) -> None:
     """The best phrases of every pattern over all sentences, beside predicting the sentences."""
     texts = list(bench.workload.texts)
     model = bench.workload.classifier()
-    compiled, explainer = model.to_matcher(), Explainer.from_model(model)
+    compiled, explainer = model.to_compiled(), Explainer.from_model(model)
     explainer.subject.prepare()
     predict, read = f"{OURS}: labels", f"{OURS}: phrases, aligned, and effects"
     work: dict[str, Work] = {

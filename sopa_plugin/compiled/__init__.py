@@ -1,11 +1,10 @@
 """Trained classifiers compiled to lookups, additions and maxima; needs torch, not transformers.
 
-`TextClassifier.to_matcher` compiles a model.
+`TextClassifier.to_compiled` compiles a model.
 """
 
 from __future__ import annotations
 
-from sopa_plugin.compiled.files import load_matcher, save_matcher
-from sopa_plugin.compiled.matcher import Matcher
+from sopa_plugin.compiled.classifier import CompiledClassifier, load_compiled, save_compiled
 
-__all__ = ["Matcher", "load_matcher", "save_matcher"]
+__all__ = ["CompiledClassifier", "load_compiled", "save_compiled"]

@@ -1,15 +1,17 @@
-"""Text to word ids, without a tokenizer."""
+"""Text to rows of a table as a saved tokenizer numbers its tokens, without transformers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from tokenizers import normalizers
+from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
 from sopa_plugin.wfsa.kernels.threads import Compiled
@@ -18,6 +20,59 @@ Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 
 _FREE = -1  # in a slot of the hash table that holds no word's id
+# The six ASCII blanks and nothing else: a no-break space is part of a word.
+_ON_BLANKS = {
+    "type": "Split",
+    "pattern": {"Regex": r"[ \t\n\r\f\v]+"},
+    "behavior": "Removed",
+    "invert": False,
+}
+
+
+def words_of(tokenizer: str, split_special_tokens: bool) -> Words | Pieces:
+    """What splits text as a tokenizer does: fast code of ours if that is on blanks alone.
+
+    Arguments:
+        tokenizer: the whole tokenizer as JSON, as `tokenizer.json` has it.
+        split_special_tokens: whether special tokens that a text spells out are ordinary text.
+    """
+    parts = json.loads(tokenizer)
+    normalizer = parts["normalizer"] or {"type": "Sequence", "normalizers": []}
+    folding = {each["type"] for each in normalizer.get("normalizers", [normalizer])}
+    vocabulary: dict[str, int] = parts["model"]["vocab"]
+    plain = (
+        parts["model"]["type"] == "WordLevel"
+        and parts["pre_tokenizer"] == _ON_BLANKS
+        and folding <= {"Lowercase"}
+        and Tokenizer.from_str(tokenizer).num_special_tokens_to_add(False) == 0
+        and split_special_tokens
+        and all(each["special"] for each in parts["added_tokens"])
+        and sorted(vocabulary.values()) == list(range(len(vocabulary)))
+    )
+    if not plain:
+        return Pieces(tokenizer, split_special_tokens)
+    words = sorted(vocabulary, key=vocabulary.__getitem__)
+    return Words(words, vocabulary[parts["model"]["unk_token"]], "Lowercase" in folding)
+
+
+class Pieces:
+    """Tokenizes by the `tokenizers` library, as a model's own tokenizer does; see `words_of`."""
+
+    def __init__(self, tokenizer: str, split_special_tokens: bool) -> None:
+        self.tokenizer = tokenizer
+        self.split_special_tokens = split_special_tokens
+        self._tokenizer = Tokenizer.from_str(tokenizer)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = split_special_tokens
+
+    def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Ids of all tokens `[M]` of the documents, and where each starts in them `[B + 1]`."""
+        pieces = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+        offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
+        np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
+        ids = np.fromiter(chain.from_iterable(pieces), np.int64, int(offsets[-1]))
+        return torch.from_numpy(ids), torch.from_numpy(offsets)
 
 
 class Words:
@@ -123,7 +178,6 @@ def _encode(
         i, stop = documents[document], documents[document + 1]
         while i < stop:
             start = i
-            # The six ASCII blanks and nothing else: a no-break space is part of a word.
             while i < stop and text[i] != 32 and not 9 <= text[i] <= 13:
                 i += 1
             if i > start:

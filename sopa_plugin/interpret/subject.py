@@ -23,7 +23,7 @@ from sopa_plugin.interpret.render.markup import CONTINUES
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from sopa_plugin.compiled import Matcher
+    from sopa_plugin.compiled import CompiledClassifier
     from sopa_plugin.models import TextClassifier
 
 VOCABULARY_CHUNK = 4096
@@ -232,7 +232,7 @@ class ModelSubject(Subject):
             raise UserError(
                 "this model has no tokenizer: give it one, from_model(model, tokenizer=...)"
             )
-        self._compiled: Matcher | None = None
+        self._compiled: CompiledClassifier | None = None
         self._compiled_at: tuple[int, ...] = ()
         self.labels = tuple(model.labels)
         encoder = model.encoder
@@ -253,7 +253,7 @@ class ModelSubject(Subject):
         Raises:
             UserError: There is none, or it has no patterns.
         """
-        from sopa_plugin.compiled import load_matcher
+        from sopa_plugin.compiled import load_compiled
         from sopa_plugin.models import TextClassifier, load_model
 
         model = load_model(folder)
@@ -264,26 +264,25 @@ class ModelSubject(Subject):
             )
         subject = cls(model)
         if subject._compiles:
-            subject._use(load_matcher(folder))
+            subject._use(load_compiled(folder))
         return subject
 
     def prepare(self) -> None:
         """Compiles the model, if it can be and is not yet: words are then only looked up."""
         if self.compiled is None and self._compiles:
-            self._use(self.model.to_matcher())
+            self._use(self.model.to_compiled())
 
     @property
-    def compiled(self) -> Matcher | None:
+    def compiled(self) -> CompiledClassifier | None:
         """The model compiled; None where it is not, or has been changed since."""
         return self._compiled if self._versions() == self._compiled_at else None
 
     @property
     def _compiles(self) -> bool:
-        from sopa_plugin.compiled.compiler import obstacle
+        selects = self.encoder.options.algebra.selects
+        return selects and self.model.reason_not_compiled() is None
 
-        return self.encoder.options.algebra.selects and obstacle(self.model) is None
-
-    def _use(self, compiled: Matcher | None) -> None:
+    def _use(self, compiled: CompiledClassifier | None) -> None:
         self._compiled, self._compiled_at = compiled, self._versions()
 
     def _versions(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -29,8 +29,6 @@ class BagOfVectors(LinearModel):
     Arguments of a config:
         embedder: a `TokenEmbedder`.
     """
-
-    name: ClassVar[str] = "bag_of_vectors"
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -15,6 +15,9 @@ from sopa_plugin.extras import require
 from sopa_plugin.models.hard_pattern_miner import Lexicon, PatternTrie, mine
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
+from sopa_plugin.registry import Bound, PositiveInt
+
+Share = Annotated[float, Bound(at_least=0, at_most=1)]
 
 
 @Model.register("hard_patterns")
@@ -35,56 +38,25 @@ class HardPatterns(LinearModel):
         wildcard_frequency: largest share of the training tokens of a word that a wildcard stands
             for; the paper's 1 %. Unknown words are wildcards. A word may be concrete and a
             wildcard.
-
-    Raises:
-        ValueError: a length below 1, a frequency that is none.
     """
-
-    name: ClassVar[str] = "hard_patterns"
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
         labels: list[str],
-        max_length: int = 6,
-        min_frequency: int | float = 10,
-        concrete_frequency: float = 0.0001,
-        wildcard_frequency: float = 0.01,
+        max_length: PositiveInt = 6,
+        min_frequency: PositiveInt | Annotated[float, Bound(above=0, below=1)] = 10,
+        concrete_frequency: Share = 0.0001,
+        wildcard_frequency: Share = 0.01,
     ) -> None:
         super().__init__(tokenizer, labels)
         self.max_length = max_length
         self.min_frequency = min_frequency
         self.concrete_frequency = concrete_frequency
         self.wildcard_frequency = wildcard_frequency
-        for key, message in self.check_params(self.arguments()):
-            raise ValueError(f"{key}: {message}")
         no_words = np.zeros(len(tokenizer), dtype=bool)
         self.lexicon = Lexicon(no_words, ~no_words)
         self.trie = PatternTrie.of([])
-
-    @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with values that type hints cannot tell."""
-        if params["max_length"] < 1:
-            yield "max_length", f"expected at least 1, found {params['max_length']}"
-        frequency = params["min_frequency"]
-        if frequency <= 0 or (frequency >= 1 and frequency != int(frequency)):
-            yield (
-                "min_frequency",
-                f"expected a number of documents, or a share between 0 and 1; found {frequency}",
-            )
-        for key in ("concrete_frequency", "wildcard_frequency"):
-            if not 0 <= params[key] <= 1:
-                yield key, f"expected a share from 0 to 1, found {params[key]}"
-
-    def arguments(self) -> dict[str, Any]:
-        """Constructor arguments of a config."""
-        return {
-            "max_length": self.max_length,
-            "min_frequency": self.min_frequency,
-            "concrete_frequency": self.concrete_frequency,
-            "wildcard_frequency": self.wildcard_frequency,
-        }
 
     def fit_features(self, texts: Sequence[str]) -> Any:
         """Mines the patterns; the texts' features, sparse `[texts, patterns]`."""

@@ -6,17 +6,26 @@ import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.models.model import CONFIG_FILE, RECORD, Model, record
+from sopa_plugin.files import read_json, write_file
+from sopa_plugin.models.model import (
+    CONFIG_FILE,
+    RECORD,
+    WEIGHTS_FILE,
+    Model,
+    load_tokenizer,
+    record,
+)
+from sopa_plugin.registry.signatures import arguments
 
-WEIGHTS_FILE = "model.safetensors"
 FEATURES_FILE = "features.json"
 
 Tensors = dict[str, NDArray]
@@ -30,13 +39,10 @@ class LinearModel(Model):
     tokenizer. Features are sparse or dense matrices `[texts, features]`.
 
     Attributes:
-        name: the registered name.
         coefficients: `[classes, features]`, or `[1, features]` for two classes: what speaks for the
             second one.
         intercepts: `[classes]` or `[1]`.
     """
-
-    name: ClassVar[str]
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, labels: list[str]) -> None:
         self.tokenizer = tokenizer
@@ -52,9 +58,10 @@ class LinearModel(Model):
     def features(self, texts: Sequence[str]) -> Any:
         """The features of any texts, `[texts, features]`."""
 
-    @abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """Constructor arguments of a config, as JSON."""
+        """Constructor arguments of a config, as JSON: by default the attributes of their names."""
+        taken = arguments(type(self)).keys() - self.handed_over
+        return {name: getattr(self, name) for name in sorted(taken)}
 
     @abstractmethod
     def feature_state(self) -> tuple[Any, Tensors]:
@@ -85,49 +92,30 @@ class LinearModel(Model):
     def save(self, folder: Path) -> None:
         """Writes the model into a folder."""
         description, tensors = self.feature_state()
-        config = {
-            RECORD: record(self.name),
-            "arguments": self.arguments(),
-            "labels": self.labels,
-        }
+        config = {RECORD: record(type(self)), "arguments": self.arguments(), "labels": self.labels}
         weights = {"coefficients": self.coefficients, "intercepts": self.intercepts}
         save_file({**tensors, **weights}, folder / WEIGHTS_FILE)
-        _write_json(folder / FEATURES_FILE, description)
-        _write_json(folder / CONFIG_FILE, config)
+        for name, content in ((FEATURES_FILE, description), (CONFIG_FILE, config)):
+            text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+            write_file(folder / name, text)
         self.tokenizer.save_pretrained(folder)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The model that `save` wrote."""
-        config = _read_json(folder / CONFIG_FILE)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = cls._restore(config["arguments"], tokenizer, config["labels"])
-        tensors = _read_weights(folder / WEIGHTS_FILE)
-        model.coefficients = tensors.pop("coefficients")
-        model.intercepts = tensors.pop("intercepts")
-        model.set_feature_state(_read_json(folder / FEATURES_FILE), tensors)
-        return model
-
-    @classmethod
-    def _restore(
-        cls, arguments: dict[str, Any], tokenizer: PreTrainedTokenizerBase, labels: list[str]
-    ) -> Self:
-        return cls(tokenizer=tokenizer, labels=labels, **arguments)
-
-
-def _write_json(file: Path, content: Any) -> None:
-    file.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _read_json(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: cannot be read ({error}); the saved model is damaged") from error
-
-
-def _read_weights(file: Path) -> Tensors:
-    try:
-        return load_file(file)  # type: ignore[no-any-return]
-    except Exception as error:  # whatever a damaged file makes safetensors raise
-        raise UserError(f"{file}: cannot be read ({error}); the saved model is damaged") from error
+        config = read_json(folder / CONFIG_FILE, "the config of a saved model")
+        description = read_json(folder / FEATURES_FILE, "the features of a saved model")
+        try:
+            tensors = load_file(folder / WEIGHTS_FILE)
+            build: Any = cls
+            model = build(
+                tokenizer=load_tokenizer(folder), labels=config["labels"], **config["arguments"]
+            )
+            model.coefficients = tensors.pop("coefficients")
+            model.intercepts = tensors.pop("intercepts")
+            model.set_feature_state(description, tensors)
+        except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{folder}: the files of the model do not fit together, or are damaged ({error})"
+            ) from error
+        return model  # type: ignore[no-any-return]

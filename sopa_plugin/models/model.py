@@ -1,21 +1,23 @@
-"""The base class of everything that classifies text."""
+"""The base class of everything that classifies text, and how a saved one is loaded."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import read_json
 from sopa_plugin.registry import Registrable, import_plugins, imported_plugins
+from sopa_plugin.registry.registrable import registration_of
 
 CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
 RECORD = "sopa_plugin"  # key of config.json that says which Model class made the folder
 
 
@@ -63,8 +65,9 @@ class Model(Registrable):
         raise NotImplementedError
 
 
-def record(name: str) -> dict[str, Any]:
+def record(kind: type[Model]) -> dict[str, Any]:
     """What `config.json` says under `RECORD`: the registered name, the version, the plugins."""
+    name = registration_of(kind).name or Model.default_implementation
     return {"model": name, "version": __version__, "plugins": imported_plugins()}
 
 
@@ -79,6 +82,11 @@ def load_model(folder: str | Path) -> Model:
     return Model.by_name(saved["model"]).load(folder)
 
 
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer that was saved in a model's folder."""
+    return AutoTokenizer.from_pretrained(folder)
+
+
 def _read_record(folder: Path) -> dict[str, Any]:
     file = folder / CONFIG_FILE
     if not file.is_file():
@@ -90,9 +98,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
             here = "" if folder.is_absolute() else f" (the current folder is {Path.cwd()})"
             what = f"no such folder{here}"
         raise UserError(f"{folder}: {what}; give the folder of a finished run")
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))[RECORD]  # type: ignore[no-any-return]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{file}: not the config of a sopa_plugin model (no '{RECORD}' in it)"
-        ) from error
+    config = read_json(file, "the config of a sopa_plugin model")
+    if not isinstance(config, dict) or not isinstance(config.get(RECORD), dict):
+        raise UserError(f"{file}: not the config of a sopa_plugin model (no '{RECORD}' in it)")
+    return config[RECORD]  # type: ignore[no-any-return]

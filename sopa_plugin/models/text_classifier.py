@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import logging as transformers_logging
 
-from sopa_plugin.compiled import Matcher, save_matcher
-from sopa_plugin.compiled.compiler import compile_model, obstacle
+from sopa_plugin.compiled import CompiledClassifier, save_compiled
+from sopa_plugin.compiled.classifier import Settings
+from sopa_plugin.compiled.words import words_of
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
-from sopa_plugin.embedders import TokenEmbedder, configured
-from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder
+from sopa_plugin.embedders import configured
+from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder, SopaEncoder
 from sopa_plugin.encoders.packing import Packed, offsets_of, pad
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
-from sopa_plugin.models.loading import draw_missing, load_weights
-from sopa_plugin.models.model import Model, record
-from sopa_plugin.models.text_classifier_config import TextClassifierConfig
-from sopa_plugin.registry import Lazy, fill_defaults, import_plugins
+from sopa_plugin.models.model import Model, load_tokenizer
+from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
+from sopa_plugin.registry import import_plugins
 
-NAME = "text_classifier"
+_ROWS_AT_ONCE = 4096
 
 
-@Model.register(NAME, constructor="from_parts")
-class TextClassifier(PreTrainedModel, Model):
+@Model.register("text_classifier", constructor="from_parts", exist_ok=True)
+class TextClassifier(PreTrainedModel, NeuralModel):
     """Token vectors, a document vector, class scores (paper, section 5).
 
     Registered as `text_classifier`. `save_pretrained`, `from_pretrained`, the Auto classes,
@@ -73,31 +81,6 @@ class TextClassifier(PreTrainedModel, Model):
         self.register_buffer("class_log_prior", torch.zeros(len(self.labels)))
         self._frozen = [name for name, each in self.named_parameters() if not each.requires_grad]
         self.post_init()
-
-    @classmethod
-    def from_parts(
-        cls,
-        embedder: Lazy[TokenEmbedder],
-        encoder: Lazy[Seq2VecEncoder],
-        tokenizer: PreTrainedTokenizerBase,
-        labels: list[str],
-        head: Lazy[ClassifierHead] = Lazy(ClassifierHead, "mlp"),  # noqa: B008
-    ) -> Self:
-        """A model to be trained: reads the files that the embedder's config names."""
-        params = fill_defaults(TokenEmbedder, embedder.params)
-        config = TextClassifierConfig(
-            embedder=configured.resolve(params, tokenizer),
-            encoder=fill_defaults(Seq2VecEncoder, encoder.params),
-            head=fill_defaults(ClassifierHead, head.params),
-            sopa_plugin=record(NAME),
-            id2label=dict(enumerate(labels)),
-            label2id={label: number for number, label in enumerate(labels)},
-            pad_token_id=tokenizer.pad_token_id,
-        )
-        model = cls(config)
-        model.tokenizer = tokenizer
-        configured.load_pretrained(model.embedder, params, tokenizer)
-        return model
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
@@ -191,19 +174,14 @@ class TextClassifier(PreTrainedModel, Model):
 
     def logits(self, documents: Documents, batches: Iterator[Integers]) -> Tensor:
         """Logits `[documents, labels]`, without dropout; zeros for documents in no batch."""
-        training = self.training
-        self.eval()
         logits = torch.zeros(len(documents), len(self.labels), device=self.device)
-        try:
-            with torch.inference_mode():
-                for numbers in batches:
-                    batch = self.make_batch(documents, numbers)
-                    batch.pop("labels", None)
-                    batch = {name: each.to(self.device) for name, each in batch.items()}
-                    found = self(**batch, return_dict=True).logits
-                    logits[torch.from_numpy(numbers)] = found.to(logits.dtype)
-        finally:
-            self.train(training)
+        with self._evaluating(), torch.inference_mode():
+            for numbers in batches:
+                batch = self.make_batch(documents, numbers)
+                batch.pop("labels", None)
+                batch = {name: each.to(self.device) for name, each in batch.items()}
+                found = self(**batch, return_dict=True).logits
+                logits[torch.from_numpy(numbers)] = found.to(logits.dtype)
         return logits
 
     def evaluation_batches(self, documents: Documents) -> Iterator[Integers]:
@@ -232,39 +210,78 @@ class TextClassifier(PreTrainedModel, Model):
             counts |= {f"{name}_{key}": number for key, number in count_own().items()}
         return counts
 
-    def to_matcher(self, tokenizer: PreTrainedTokenizerBase | None = None) -> Matcher:
+    def reason_not_compiled(self) -> str | None:
+        """Why this model cannot be compiled; None where it can."""
+        if type(self.encoder) is not SopaEncoder:
+            return "its encoder is not soft patterns"
+        if self.embedder.contextual:
+            return "its word vectors depend on the words around"
+        if self.dtype != torch.float32:
+            return f"its weights are {self.dtype}, not torch.float32"
+        if getattr(self, "tokenizer", None) is None:
+            return "it has no tokenizer: give it one, to_compiled(tokenizer)"
+        if not isinstance(self.tokenizer, PreTrainedTokenizerFast):
+            return "its tokenizer is not one of the tokenizers library"
+        return None
+
+    @torch.no_grad()
+    def to_compiled(self, tokenizer: PreTrainedTokenizerBase | None = None) -> CompiledClassifier:
         """This model compiled to a table of its words' arc scores, which predicts much faster.
 
-        A model from `from_pretrained` does not have its tokenizer and is given it here.
+        It gives the same labels, and the same probabilities but for rounding. A model from
+        `from_pretrained` does not have its tokenizer and is given it here.
 
-        Raises `UserError` where that cannot be: another encoder than `sopa`, word vectors that
-        depend on the words around, a tokenizer in Python, weights not in float32.
+        Raises `UserError` where that cannot be (`reason_not_compiled`).
         """
         if tokenizer is not None:
             self.tokenizer = tokenizer
-        return compile_model(self)
+        reason = self.reason_not_compiled()
+        if reason is not None:
+            raise UserError(f"this model cannot be compiled: {reason}")
+        backend: Any = self.tokenizer
+        words = words_of(backend.backend_tokenizer.to_str(), bool(backend.split_special_tokens))
+        settings = Settings(self.config.encoder, self.config.head, self.labels)
+        ids = torch.arange(len(backend), device=self.device).split(_ROWS_AT_ONCE)
+        encoder: Any = self.encoder
+        with self._evaluating():
+            vectors = map(self._embed, ids)
+            return CompiledClassifier.from_parts(
+                settings, words, vectors, encoder, self.head, self.class_log_prior
+            )
+
+    to_matcher = to_compiled  # its former name, kept for one release
 
     def save(self, folder: Path) -> None:
-        """Writes the model and its tokenizer, as `save_pretrained` does, and its matcher if any."""
+        """Writes the model and its tokenizer, as `save_pretrained` does, and it compiled if it can.
+
+        The folder is there already.
+        """
         self.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        if obstacle(self) is None:
-            save_matcher(self.to_matcher(), folder)
+        if self.reason_not_compiled() is None:
+            save_compiled(self.to_compiled(), folder)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The model with its tokenizer.
 
-        Raises `UserError` if the weights in the folder are not those of the model.
+        Raises:
+            UserError: the weights are absent, cut short, or not those of the model's config.
         """
-        model = load_weights(cls, folder)
-        model.tokenizer = AutoTokenizer.from_pretrained(folder)
-        return model
-
-    @classmethod
-    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words that the embedder has frozen vectors for."""
-        return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
+        try:
+            with _no_progress_bar():
+                model, found = cls.from_pretrained(folder, output_loading_info=True)
+        except (OSError, SafetensorError, RuntimeError) as error:  # absent, cut short, other shapes
+            raise UserError(f"{folder}: the weights cannot be read ({error})") from error
+        missing, unknown = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
+        if missing or unknown:
+            raise UserError(
+                f"{folder}: the weights are not those of the config (missing: "
+                f"{', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}); "
+                "another version of the code may have saved them: train the model again"
+            )
+        model.tokenizer = load_tokenizer(folder)
+        return model  # type: ignore[no-any-return]
 
     def get_input_embeddings(self) -> nn.Module:
         """Refused, and with it all that would change the vocabulary of a model."""
@@ -281,8 +298,27 @@ class TextClassifier(PreTrainedModel, Model):
         """Draws what a saved model lacks, or has of another size (`ignore_mismatched_sizes`)."""
         if module is self:
             init.zeros_(self.class_log_prior)
-        else:
-            draw_missing(module)
+            return
+        own = (*module.parameters(), *module.buffers())
+        loaded = [each for each in own if getattr(each, "_is_hf_initialized", False)]
+        reset: Any = getattr(module, "reset_parameters", None)
+        if reset is None or len(loaded) == len(own):
+            return
+        values = [each.detach().clone() for each in loaded]
+        reset()
+        with torch.no_grad():
+            for each, value in zip(loaded, values, strict=True):
+                each.copy_(value)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Without dropout, for a while."""
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
 
     def _embed(self, token_ids: Tensor) -> Tensor:
         rows: Tensor = self.embedder(token_ids, torch.ones_like(token_ids))
@@ -310,3 +346,18 @@ class TextClassifier(PreTrainedModel, Model):
             return self.encoder.forward_packed(*packed)
         document: Tensor = self.encoder(*pad(packed))
         return document
+
+
+AutoModelForSequenceClassification.register(TextClassifierConfig, TextClassifier, exist_ok=True)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Keeps transformers from drawing a bar over weights that take no time to read."""
+    wanted = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if wanted:
+            transformers_logging.enable_progress_bar()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -13,6 +12,7 @@ from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.extras import require
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
+from sopa_plugin.registry import PositiveInt
 
 
 @Model.register("tfidf")
@@ -26,20 +26,15 @@ class Tfidf(LinearModel):
         min_documents: leave out n-grams in fewer training documents.
         max_features: keep only the most frequent n-grams; null keeps all.
         sublinear: count c as 1 + log c.
-
-    Raises:
-        ValueError: a number below 1.
     """
-
-    name: ClassVar[str] = "tfidf"
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
         labels: list[str],
-        max_ngram: int = 2,
-        min_documents: int = 1,
-        max_features: int | None = None,
+        max_ngram: PositiveInt = 2,
+        min_documents: PositiveInt = 1,
+        max_features: PositiveInt | None = None,
         sublinear: bool = True,
     ) -> None:
         super().__init__(tokenizer, labels)
@@ -47,25 +42,7 @@ class Tfidf(LinearModel):
         self.min_documents = min_documents
         self.max_features = max_features
         self.sublinear = sublinear
-        for key, message in self.check_params(self.arguments()):
-            raise ValueError(f"{key}: {message}")
         self.vectorizer: Any = None
-
-    @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with values that type hints cannot tell."""
-        for key in ("max_ngram", "min_documents", "max_features"):
-            if params[key] is not None and params[key] < 1:
-                yield key, f"expected at least 1, found {params[key]}"
-
-    def arguments(self) -> dict[str, Any]:
-        """Constructor arguments of a config."""
-        return {
-            "max_ngram": self.max_ngram,
-            "min_documents": self.min_documents,
-            "max_features": self.max_features,
-            "sublinear": self.sublinear,
-        }
 
     def fit_features(self, texts: Sequence[str]) -> Any:
         """Decides which n-grams count; the texts' features, sparse `[texts, n-grams]`."""
@@ -108,4 +85,4 @@ class Tfidf(LinearModel):
 
     def _tokens(self, text: str) -> list[str]:
         """Tokens as n-grams have them: without blanks, by which an n-gram's tokens are joined."""
-        return [re.sub(" ", "_", token) for token in self.tokenizer.tokenize(text)]
+        return [token.replace(" ", "_") for token in self.tokenizer.tokenize(text)]

@@ -21,7 +21,7 @@ import pytest
 
 from sopa_plugin import explain
 from sopa_plugin.cli import run_command
-from sopa_plugin.compiled import load_matcher
+from sopa_plugin.compiled import load_compiled
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.runs import RunReader
 from sopa_plugin.models import load_model
@@ -343,14 +343,14 @@ def test_masking_shows_dev_figures_and_saves_a_copy(
     assert found["before"]["dev_accuracy"] == pytest.approx(metrics["best_validation_accuracy"])
     assert found["after"]["dev_loss"] != found["before"]["dev_loss"]
     assert set(found["edits"]) == {"2-1", "4-3"}
-    # The copy is a run: it predicts as was measured, by its model and by its matcher.
+    # The copy is a run: it predicts as was measured, by its model and compiled.
     texts, labels = RunReader(copy).examples(None, "dev")
     predicted = load_model(copy).log_probabilities(texts)
     accuracy = (predicted.argmax(axis=1) == np.array(labels)).mean()
     assert accuracy == pytest.approx(found["after"]["dev_accuracy"])
-    matcher = load_matcher(copy)
-    assert matcher is not None
-    assert np.allclose(matcher.log_probabilities(texts), predicted, atol=1e-4)
+    compiled = load_compiled(copy)
+    assert compiled is not None
+    assert np.allclose(compiled.log_probabilities(texts), predicted, atol=1e-4)
     told = "matches nothing" if replacement == "no_match" else "held at"
     assert f"- 2-1 {told}" in (copy / "README.md").read_text()
     # Whoever may read the run's config may read the copy.

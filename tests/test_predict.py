@@ -1,4 +1,4 @@
-"""Predictions for a stream of lines."""
+"""The command `predict`: predictions for a stream of lines."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from sopa_plugin.data.stream import BLOCK
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model
-from sopa_plugin.prediction import BLOCK, predict_stream
+from sopa_plugin.predict import predict_stream
 
 
 class ByLength(Model):

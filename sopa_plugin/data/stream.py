@@ -1,14 +1,11 @@
-"""Predictions for a stream of lines."""
+"""A stream of lines, each a document: plain text, or a JSON object with a key `text`."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Literal, Protocol, TextIO
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Literal
 
 from sopa_plugin.data.characters import check_encodable
 from sopa_plugin.errors import UserError
@@ -22,77 +19,32 @@ CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
 _BOM = b"\xef\xbb\xbf"
 
 
-class Predictor(Protocol):
-    """What predicts: a `Model`, or the `Matcher` of one."""
+def read_documents(source: BinaryIO, format: Format = "auto") -> Iterator[list[dict[str, Any]]]:
+    """The documents that are there to be read, again and again: records with a `text` at least.
 
-    labels: list[str]
-
-    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
-        """Log-probabilities of the classes, `[texts, labels]`."""
-        ...
-
-
-def predict_stream(
-    model: Predictor, source: BinaryIO, output: TextIO, format: Format = "auto"
-) -> None:
-    """Classifies each line of `source`; writes one line of JSON for it to `output`.
-
-    Lines end at `\\n` alone; a blank line of text is a document with no token, which is classified
-    like any other, and a blank line among JSON is an error. What has been read is answered at once,
-    so memory does not grow with the input and a slow writer need not wait.
+    A blank line of text is a document with no token, a blank line among JSON is an error.
 
     Arguments:
-        model: a trained model.
-        source: UTF-8 lines: plain text, or JSON objects with a key `text`.
-        output: gets `label` and `probabilities {label: p}` for each line, after the line's `text`
-            or, of a JSON object, after all its keys; a key of it that is called so itself becomes
-            `input_label` or `input_probabilities`.
+        source: UTF-8 lines, which end at `\\n` alone.
         format: what a line holds; `auto` is `json` if the first line is such an object.
 
-    Raises `UserError` naming the line that is not UTF-8, not such an object, or has half of a
-    surrogate pair in it.
+    Raises `UserError`, once what comes before has been yielded, naming the line that is not UTF-8,
+    not such an object, or has half of a surrogate pair in it.
     """
     number = 0
     for lines in read_lines(source):
         records: list[dict[str, Any]] = []
-        fault: UserError | None = None
-        for line in lines:
-            number += 1
-            try:
+        try:
+            for line in lines:
+                number += 1
                 text = decode_line(line, f"input line {number}")
                 if format == "auto":
                     format = "json" if _is_object(text) else "text"
                 records.append(_record(text, number) if format == "json" else {"text": text})
-            except UserError as error:
-                fault = error
-                break
-        for answer in predict(model, records) if records else ():
-            output.write(json.dumps(answer, ensure_ascii=False) + "\n")
-        output.flush()
-        if fault is not None:  # now that the lines before it are answered
-            raise fault
-
-
-def predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each of the `records` (with a `text`) with its `label` and `probabilities` added."""
-    log_probabilities = model.log_probabilities([record["text"] for record in records])
-    for record, row in zip(records, np.exp(log_probabilities), strict=True):
-        probabilities = dict(zip(model.labels, row.tolist(), strict=True))
-        label = model.labels[int(row.argmax())]
-        answer = {"label": label, "probabilities": probabilities}
-        yield {**_renamed(record, answer), **answer}
-
-
-def _renamed(record: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with `input_` before keys that are taken, as often as it takes."""
-    renamed: dict[str, Any] = {key: each for key, each in record.items() if key not in taken}
-    for key in taken:
-        if key in record:
-            name = f"input_{key}"
-            while name in record:
-                name = f"input_{name}"
-            renamed[name] = record[key]
-    return renamed
+        except UserError:
+            yield records
+            raise
+        yield records
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:

@@ -16,9 +16,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from sopa_plugin.compiled import load_matcher, save_matcher
-from sopa_plugin.compiled.compiler import obstacle
-from sopa_plugin.compiled.pieces import Pieces
+from sopa_plugin.compiled import load_compiled, save_compiled
+from sopa_plugin.compiled.words import Pieces, Words
 from sopa_plugin.data.tokenizers import WordTokenizer
 from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
 from sopa_plugin.encoders import SopaEncoder
@@ -83,15 +82,15 @@ def texts() -> list[str]:
 def test_same_labels_and_probabilities(encoder: dict[str, Any], tmp_path: Path) -> None:
     model = build_sopa(**encoder)
     expected = model.log_probabilities(texts())
-    save_matcher(model.to_matcher(), tmp_path)
-    loaded = load_matcher(tmp_path)
+    save_compiled(model.to_compiled(), tmp_path)
+    loaded = load_compiled(tmp_path)
     assert loaded is not None
-    for matcher in (model.to_matcher(), loaded):
-        found = matcher.log_probabilities(texts())
+    for compiled in (model.to_compiled(), loaded):
+        found = compiled.log_probabilities(texts())
         # Sums over many paths carry more rounding than a best path does.
         sums = encoder.get("semiring") in ("log", "sum_product")
         assert np.exp(found) == pytest.approx(np.exp(expected), abs=1e-5 if sums else 1e-6)
-        assert matcher.predict(texts()) == [LABELS[row.argmax()] for row in expected]
+        assert compiled.predict(texts()) == [LABELS[row.argmax()] for row in expected]
     assert np.exp(expected).std(axis=0).min() > 1e-3  # or else nothing was shown
 
 
@@ -99,17 +98,17 @@ def test_a_model_of_transformers_is_given_its_tokenizer(tmp_path: Path) -> None:
     model = build_sopa()
     model.save(tmp_path)
     plain = TextClassifier.from_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"to_matcher\(tokenizer\)"):
-        plain.to_matcher()
-    matcher = plain.to_matcher(AutoTokenizer.from_pretrained(tmp_path))
-    assert matcher.predict(texts()) == model.to_matcher().predict(texts())
+    with pytest.raises(UserError, match=r"to_compiled\(tokenizer\)"):
+        plain.to_compiled()
+    compiled = plain.to_compiled(AutoTokenizer.from_pretrained(tmp_path))
+    assert compiled.predict(texts()) == model.to_compiled().predict(texts())
 
 
 def test_training_mode_makes_no_difference_and_is_kept() -> None:
     model = build_sopa(dropout=0.9)
-    expected = model.to_matcher().table
+    expected = model.to_compiled().table
     model.train()
-    assert torch.equal(model.to_matcher().table, expected)
+    assert torch.equal(model.to_compiled().table, expected)
     assert model.training
 
 
@@ -117,21 +116,21 @@ def test_linear_head_and_lower_case() -> None:
     model = build(head={"type": "linear"})
     model.tokenizer = make_tokenizer(WORDS, lowercase=True)
     shouted = ["A GOOD Film", "The BAD, NOT good"]
-    found = model.to_matcher().log_probabilities(shouted)
+    found = model.to_compiled().log_probabilities(shouted)
     assert found == pytest.approx(model.log_probabilities(shouted), abs=1e-6)
     assert found == pytest.approx(
-        model.to_matcher().log_probabilities([text.lower() for text in shouted]), abs=1e-12
+        model.to_compiled().log_probabilities([text.lower() for text in shouted]), abs=1e-12
     )
 
 
 def test_it_does_not_change_when_the_model_is_trained_on() -> None:
     model = build()
-    matcher = model.to_matcher()
-    before = matcher.log_probabilities(texts())
+    compiled = model.to_compiled()
+    before = compiled.log_probabilities(texts())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1)
-    assert (matcher.log_probabilities(texts()) == before).all()
+    assert (compiled.log_probabilities(texts()) == before).all()
 
 
 @pytest.mark.parametrize(
@@ -139,11 +138,11 @@ def test_it_does_not_change_when_the_model_is_trained_on() -> None:
 )
 def test_other_encoders_say_why_not(encoder: dict[str, Any], tmp_path: Path) -> None:
     model = build(encoder)
-    assert "encoder" in str(obstacle(model))
+    assert "encoder" in str(model.reason_not_compiled())
     with pytest.raises(UserError, match=r"cannot be compiled.*encoder"):
-        model.to_matcher()
+        model.to_compiled()
     model.save(tmp_path)
-    assert load_matcher(tmp_path) is None
+    assert load_compiled(tmp_path) is None
 
 
 def tokenizers() -> dict[str, PreTrainedTokenizerFast]:
@@ -179,46 +178,47 @@ def test_any_tokenizer_of_the_library(kind: str, tmp_path: Path) -> None:
     )
     hard = [*texts(), "The film isn't good, it's BAD.", "ｆｉｌｍ", "not very [PAD] [UNK]good"]
     model.save(tmp_path)
-    matcher = load_matcher(tmp_path)
-    assert matcher is not None
-    assert isinstance(matcher.words, Pieces)
-    ids, offsets = matcher.words.encode(hard)
+    compiled = load_compiled(tmp_path)
+    assert compiled is not None
+    assert isinstance(compiled.words, Pieces)
+    ids, offsets = compiled.words.encode(hard)
     expected = tokenizer(hard)["input_ids"]
     assert [ids[i:j].tolist() for i, j in pairwise(offsets.tolist())] == expected
-    found = matcher.log_probabilities(hard)
+    found = compiled.log_probabilities(hard)
     assert found == pytest.approx(model.log_probabilities(hard), abs=1e-6)
 
 
 def test_weights_in_half_precision_say_why_not() -> None:
-    assert "bfloat16" in str(obstacle(build().bfloat16()))
+    assert "bfloat16" in str(build().bfloat16().reason_not_compiled())
 
 
-def test_a_saved_model_has_its_matcher_and_a_changed_one_none(
+def test_a_saved_model_has_its_compiled_form_and_a_changed_one_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = build()
     model.save(tmp_path)
-    matcher = load_matcher(tmp_path)
-    assert matcher is not None
-    assert matcher.labels == LABELS
+    compiled = load_compiled(tmp_path)
+    assert compiled is not None
+    assert compiled.labels == LABELS
+    assert isinstance(compiled.words, Words)  # fast code for words between blanks
     weights = load_file(tmp_path / "model.safetensors")
     weights["encoder.arcs.bias"] += 1
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    assert load_matcher(tmp_path) is None
+    assert load_compiled(tmp_path) is None
     assert "another model" in caplog.text
     load_model(tmp_path).save(tmp_path)
-    assert load_matcher(tmp_path) is not None
+    assert load_compiled(tmp_path) is not None
 
 
 def test_it_needs_nothing_else(tmp_path: Path) -> None:
     """One file, and neither transformers nor the model's own code."""
     model = build()
-    save_matcher(model.to_matcher(), tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["matcher.safetensors"]
+    save_compiled(model.to_compiled(), tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["compiled.safetensors"]
     program = (
-        "import sys, json; from sopa_plugin.compiled import load_matcher; "
-        f"matcher = load_matcher({str(tmp_path)!r}); "
-        f"print(json.dumps(matcher.log_probabilities({texts()[:20]!r}).tolist())); "
+        "import sys, json; from sopa_plugin.compiled import load_compiled; "
+        f"compiled = load_compiled({str(tmp_path)!r}); "
+        f"print(json.dumps(compiled.log_probabilities({texts()[:20]!r}).tolist())); "
         "assert not {'transformers', 'datasets', 'accelerate', '_jsonnet'} & set(sys.modules)"
     )
     done = subprocess.run(
@@ -230,22 +230,43 @@ def test_it_needs_nothing_else(tmp_path: Path) -> None:
     )
 
 
+def test_the_former_names_still_serve(tmp_path: Path) -> None:
+    from sopa_plugin.matcher import load_matcher
+
+    model = build()
+    model.save(tmp_path)
+    (tmp_path / "compiled.safetensors").rename(tmp_path / "matcher.safetensors")
+    loaded = load_matcher(tmp_path)
+    assert loaded is not None
+    assert loaded.predict(texts()) == model.to_matcher().predict(texts())
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        load_compiled(tmp_path / "nowhere")
+
+
+def test_one_text_is_no_list_of_texts() -> None:
+    with pytest.raises(TypeError, match=r"expected a list of texts.*\['a good film'\]"):
+        build().to_compiled().predict("a good film")
+
+
 @pytest.mark.parametrize("damage", ["cut", "other", "empty"])
 def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
-    file = tmp_path / "matcher.safetensors"
-    save_matcher(build().to_matcher(), tmp_path)
+    file = tmp_path / "compiled.safetensors"
+    save_compiled(build().to_compiled(), tmp_path)
     if damage == "other":
         save_file({"x": torch.zeros(1)}, file)
     else:
         file.write_bytes(file.read_bytes()[: 1000 if damage == "cut" else 0])
-    with pytest.raises(UserError, match=r"matcher\.safetensors.*damaged"):
-        load_matcher(tmp_path)
+    with pytest.raises(UserError, match=r"compiled\.safetensors.*damaged"):
+        load_compiled(tmp_path)
 
 
 def test_the_table_is_that_of_the_encoder() -> None:
     model = build_sopa(boundary_tokens=True)
     assert isinstance(model.encoder, SopaEncoder)
-    table = model.to_matcher().table
+    table = model.to_compiled().table
     with torch.no_grad():
         scores, _ = model.encoder.arc_scores(model.embedder.weight)
         zero, _ = model.encoder.arc_scores(torch.zeros(1, 6))
@@ -268,10 +289,10 @@ def test_predict_uses_it_and_says_the_same_without(
 
     with monkeypatch.context() as patched:
         patched.setattr("sopa_plugin.models.load_model", None)
-        compiled = answers("compiled")
-    (folder / "matcher.safetensors").unlink()
+        by_table = answers("compiled")
+    (folder / "compiled.safetensors").unlink()
     plain = answers("plain")
-    assert [each["text"] for each in compiled] == texts()
-    for ours, expected in zip(compiled, plain, strict=True):
+    assert [each["text"] for each in by_table] == texts()
+    for ours, expected in zip(by_table, plain, strict=True):
         assert ours["label"] == expected["label"]
         assert ours["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)

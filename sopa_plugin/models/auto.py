@@ -1,0 +1,42 @@
+"""The text classifier made known, to the registry and to transformers' Auto classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from sopa_plugin.models.model import Model
+from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
+
+
+def the_text_classifier() -> Any:
+    """The class `TextClassifier`, imported."""
+    from sopa_plugin.models.text_classifier import TextClassifier
+
+    return TextClassifier
+
+
+@Model.register("text_classifier", constructor="from_parts")
+class OnDemand(NeuralModel):
+    """Stands for `TextClassifier` until one is built or loaded, which puts itself in this place."""
+
+    def __new__(cls, config: TextClassifierConfig) -> Any:
+        return the_text_classifier()(config)
+
+    @classmethod
+    def load(cls, folder: Path) -> Any:
+        return the_text_classifier().load(folder)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        return the_text_classifier().from_pretrained(*args, **kwargs)
+
+    @classmethod
+    def _from_config(cls, config: TextClassifierConfig, **kwargs: Any) -> Any:
+        return the_text_classifier()._from_config(config, **kwargs)
+
+
+AutoConfig.register(TextClassifierConfig.model_type, TextClassifierConfig, exist_ok=True)
+AutoModelForSequenceClassification.register(TextClassifierConfig, OnDemand, exist_ok=True)
