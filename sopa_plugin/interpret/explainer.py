@@ -19,19 +19,12 @@ from sopa_plugin.interpret.arcs import ArcWords
 from sopa_plugin.interpret.documents import Contribution, DocumentExplanation, spans_for
 from sopa_plugin.interpret.leave_one_out import LeaveOneOut, Replacement, faithfulness
 from sopa_plugin.interpret.match import Match
-from sopa_plugin.interpret.matching import (
-    AFTER,
-    BEFORE,
-    Aligner,
-    arc_scores,
-    scores_of_documents,
-    spell,
-)
+from sopa_plugin.interpret.matching import ArcScores, spell, with_boundaries
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
 from sopa_plugin.interpret.scores import DocumentScores
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
 from sopa_plugin.interpret.top_matches import TopMatches
-from sopa_plugin.wfsa import document_scores
+from sopa_plugin.wfsa import Semiring
 from sopa_plugin.wfsa.reference import Recurrence
 
 if TYPE_CHECKING:
@@ -107,11 +100,8 @@ class Explainer:
     def use_means_of(self, documents: Iterable[Any]) -> None:
         """Takes the mean of each pattern's score over `documents` for replacement `mean`."""
         scores = DocumentScores(self.subject)
-        self.subject.prepare()
-        for chunk in _chunks(documents):
-            encoded = self.subject.read(chunk)
-            arcs = arc_scores(self.subject, encoded)
-            scores.add(scores_of_documents(self.subject, encoded, arcs))
+        for _, scored in self._read_all(documents):
+            scores.add(scored.scores)
         self.means = scores.document_vector_means()
 
     def patterns(self, documents: Iterable[Any], k: int = 10, words: int = 10) -> PatternsReading:
@@ -132,17 +122,12 @@ class Explainer:
             raise UserError(f"k: expected at least 1 phrase, found {k}")
         top, scores = TopMatches(self.subject, k), DocumentScores(self.subject)
         sample: list[tuple[list[str], Tensor]] = []
-        self.subject.prepare()
-        for chunk in _chunks(documents):
-            encoded = self.subject.read(chunk)
-            arcs = arc_scores(self.subject, encoded)
-            best = document_scores(*arcs.operands)
-            top.add(chunk, arcs, best)
-            own = self.subject.encoder.options.semiring == arcs.semiring
-            scores.add(best if own else scores_of_documents(self.subject, encoded, arcs))
+        for chunk, scored in self._read_all(documents):
+            top.add(chunk, scored)
+            scores.add(scored.scores)
             wanted = words > 0 and self.subject.contextual
             if wanted and sum(len(spelt) for spelt, _ in sample) < SAMPLE:
-                sample.append(self._sample(chunk, encoded))
+                sample.append(self._sample(chunk, scored.encoded))
         if self.replacement == "mean" and self.means is None:
             self.means = scores.document_vector_means()
         fires, effect = scores.firing(self._leave_one_out() if self.subject.labels else None)
@@ -168,7 +153,7 @@ class Explainer:
 
     def matches(self, document: Any) -> dict[str, Match | None]:
         """The best match of each pattern in one document."""
-        return self._matches(document)[0]
+        return self._matches(self._read([document]), self.subject.words([document])[0])
 
     def document(
         self,
@@ -194,9 +179,9 @@ class Explainer:
         labels = self.subject.labels
         if target is not None and target not in labels:
             raise UserError(f"no label {target!r}; expected one of {', '.join(labels)}")
-        matches, scores, encoded = self._matches(document)
-        ids = encoded.ids
-        logits = self.subject.classify(encoded, scores)
+        scored, words = self._read([document]), self.subject.words([document])[0]
+        matches, scores, ids = self._matches(scored, words), scored.scores, scored.encoded.ids
+        logits = self.subject.classify(scored.encoded, scores)
         probabilities = logits.double().softmax(dim=-1)[0].tolist()
         target = target or labels[probabilities.index(max(probabilities))]
         effects = leave_one_out(scores)[0]
@@ -212,7 +197,7 @@ class Explainer:
         contributions.sort(key=lambda item: -abs(item.effect[target]))
         phrases = spans_for(contributions[:shown], target)
         return DocumentExplanation(
-            self.subject.words([document])[0],
+            words,
             dict(zip(labels, probabilities, strict=True)),
             target,
             gold,
@@ -231,37 +216,44 @@ class Explainer:
             UserError: There is no such pattern.
         """
         number = self.subject.number(pattern)
-        arcs = arc_scores(self.subject, self.subject.read([document]))
-        width = arcs.width
-        words = (BEFORE,) * width + self.subject.words([document])[0] + (AFTER,) * width
-        layout, algebra = arcs.layout, arcs.algebra
-        columns = [
-            block.start + number - block.first_pattern
-            for block in layout.states[: layout.lengths[number]]
-        ]
-        recurrence = Recurrence(layout, algebra, arcs.arcs.epsilon)
+        scored, words = self._read([document]), self.subject.words([document])[0]
+        layout, algebra = scored.layout, Semiring.named(scored.path_semiring)
+        columns = [block.origin + number for block in layout.states[: layout.lengths[number]]]
+        recurrence = Recurrence(layout, algebra, scored.path_arcs.epsilon)
         state, values = recurrence.start(1), []
-        for row in arcs.arcs.index:
-            step = recurrence.step(state, arcs.arcs.scores[row][None])
+        for row in scored.path_arcs.index:
+            step = recurrence.step(state, scored.path_arcs.scores[row][None])
             state = step.state
             after = recurrence.take_epsilons(state)[0, columns]
             after[-1] = step.scores[0, number]
             values.append(tuple(algebra.to_score(after.double()).tolist()))
-        path = Aligner(arcs).best_path(0, number)
-        match = spell(self.subject, path, words, width=0) if path else None
-        return StateActivations(pattern, words, tuple(values), match)
+        match = self._matches(scored, words, count_boundaries=True)[pattern]
+        tokens = with_boundaries(self.subject, words)
+        return StateActivations(pattern, tokens, tuple(values), match)
 
-    def _matches(self, document: Any) -> tuple[dict[str, Match | None], Tensor, Encoded]:
-        """The best matches by pattern, the document scores `[1, K]`, the document encoded."""
-        encoded = self.subject.read([document])
-        arcs = arc_scores(self.subject, encoded)
-        words = self.subject.words([document])[0]
-        aligner = Aligner(arcs)
-        found = {}
-        for number, name in enumerate(self.subject.names):
-            path = aligner.best_path(0, number)
-            found[name] = spell(self.subject, path, words) if path else None
-        return found, scores_of_documents(self.subject, encoded, arcs), encoded
+    def _read(self, documents: Sequence[Any]) -> ArcScores:
+        return ArcScores.of(self.subject, self.subject.read(documents))
+
+    def _read_all(self, documents: Iterable[Any]) -> Iterator[tuple[list[Any], ArcScores]]:
+        """Documents in chunks, each with its arc scores."""
+        self.subject.prepare()
+        # A few at first: what is best among them leaves few matches to rank in all that follow.
+        stream, size = iter(documents), FIRST_CHUNK
+        while chunk := list(islice(stream, size)):
+            yield chunk, self._read(chunk)
+            size = min(GROWTH * size, CHUNK)
+
+    def _matches(
+        self, scored: ArcScores, words: Sequence[str], count_boundaries: bool = False
+    ) -> dict[str, Match | None]:
+        """The best match of each pattern in one document."""
+        (paths,) = scored.best_paths()
+        return {
+            name: spell(self.subject, path, words, count_boundaries=count_boundaries)
+            if path
+            else None
+            for name, path in zip(self.subject.names, paths, strict=True)
+        }
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)
@@ -282,12 +274,3 @@ class Explainer:
             words = [word for spelt, _ in sample for word in spelt]
             arc_words.add(words, torch.cat([rows for _, rows in sample]))
         return arc_words
-
-
-def _chunks(documents: Iterable[Any]) -> Iterator[list[Any]]:
-    stream = iter(documents)
-    # A few at first: what is best among them leaves few matches to rank in all that follow.
-    size = FIRST_CHUNK
-    while chunk := list(islice(stream, size)):
-        yield chunk
-        size = min(GROWTH * size, CHUNK)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.matching import arc_scores, scores_of_documents
+from sopa_plugin.interpret.matching import ArcScores
 from sopa_plugin.interpret.subject import Subject
 
 Replacement = Literal["no_match", "zero", "mean"]
@@ -140,8 +140,8 @@ def faithfulness(
         named[start:end] = True
     special = subject.is_special(ids)
     encoded = subject.embed([ids, ids[~named | special], ids[named | special]])
-    scores = scores_of_documents(subject, encoded, arc_scores(subject, encoded))
-    probabilities = subject.classify(encoded, scores).double().softmax(dim=-1)
+    logits = subject.classify(encoded, ArcScores.of(subject, encoded).scores)
+    probabilities = logits.double().softmax(dim=-1)
     whole, without, alone = probabilities[:, label].tolist()
     return whole - without if spans else 0.0, whole - alone
 

@@ -4,56 +4,42 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.interpret.match import Match
-from sopa_plugin.interpret.matching import Aligner, ArcScores, arc_scores, spell
+from sopa_plugin.interpret.matching import ArcScores, spell
 from sopa_plugin.interpret.subject import Subject
+from sopa_plugin.wfsa import Ends, Semiring, end_scores, first_tokens, trace
 
 ALIGNED_AT_ONCE = 1024
-"""Documents whose matches are aligned at once."""
+"""Matches that are aligned at once."""
 
 
-@dataclass(eq=False)
+@dataclass(order=True)
 class Found:
-    """A phrase among the best: its best match, where it was met first, how often.
+    """A phrase among the best, ordered from best to worst: its best match, met first where.
 
     Arguments:
-        rank: orders from best to worst: the score, negated, and the position: the document and
-            the tokens up to the match's end, boundary tokens included.
+        loss: the match's score, negated.
+        document: which document it was met in.
+        end: tokens up to the match's end, boundary tokens included.
         key: what is equal for repeats of the phrase.
         source: the document itself.
         count: how often it was met.
     """
 
-    rank: tuple[float, int, int]
-    key: Hashable
-    source: Any
-    count: int = 1
-
-    @property
-    def score(self) -> float:
-        """The match's score."""
-        return -self.rank[0]
-
-    @property
-    def document(self) -> int:
-        """Which document it was met in."""
-        return self.rank[1]
-
-    @property
-    def end(self) -> int:
-        """Tokens up to the match's end."""
-        return self.rank[2]
-
-
-_rank = attrgetter("rank")
+    loss: float
+    document: int
+    end: int
+    key: Hashable = field(compare=False)
+    source: Any = field(compare=False)
+    count: int = field(default=1, compare=False)
 
 
 class TopMatches:
@@ -82,65 +68,70 @@ class TopMatches:
         self._floors = [float("-inf")] * len(subject.names)
         self._read = 0
 
-    def add(self, documents: Sequence[Any], arcs: ArcScores, best: Tensor) -> None:
-        """Reads some more documents, whose best matches score `best [B, K]`."""
-        chosen = np.flatnonzero(self._enough(best, arcs).any(axis=1))
-        arcs = arcs.of(chosen)
-        aligner = Aligner(arcs)
-        ends = aligner.found.scores
-        tokens, patterns = np.nonzero(self._enough(ends, arcs))
-        scores = ends.cpu().numpy()[tokens, patterns]
+    def add(self, documents: Sequence[Any], scored: ArcScores) -> None:
+        """Reads some more documents."""
+        layout, semiring, arcs = scored.path_operands
+        chosen = np.flatnonzero(self._enough(scored.best_scores, semiring).any(axis=1))
+        all_bounds = arcs.offsets.cpu().numpy()
+        lengths = np.diff(all_bounds)[chosen]
+        bounds = np.concatenate(([0], np.cumsum(lengths)))
+        # shape: [tokens]; where the chosen documents' tokens are among all
+        places = np.arange(bounds[-1]) + np.repeat(all_bounds[chosen] - bounds[:-1], lengths)
+        arcs = arcs._replace(
+            index=arcs.index[torch.from_numpy(places).to(arcs.index.device)],
+            offsets=torch.from_numpy(bounds).to(arcs.offsets.device),
+        )
+        ids, found = scored.ids[places], end_scores(layout, semiring, arcs)
+        tokens, patterns = np.nonzero(self._enough(found.scores, semiring))
+        scores = found.scores.cpu().numpy()[tokens, patterns]
         order = np.lexsort((-scores, patterns))  # equal ones stay in order of position
         tokens, patterns, scores = tokens[order], patterns[order], scores[order]
-        starts = aligner.starts(patterns, tokens)
-        bounds = arcs.arcs.offsets.cpu().numpy()
-        places = np.searchsorted(bounds, tokens, side="right") - 1
-        columns = patterns, scores, chosen[places], tokens + 1 - bounds[places], starts, tokens
-        for pattern, score, document, end, start, token in zip(
+        ends = Ends.at(found, arcs.offsets, tokens, patterns)
+        starts = first_tokens(layout, found.steps.cpu().numpy(), ends)
+        numbers = chosen[np.searchsorted(bounds, tokens, side="right") - 1]
+        columns = patterns, scores, numbers, tokens + 1 - ends.firsts, starts, ends.ends
+        for pattern, score, number, length, start, end in zip(
             *(column.tolist() for column in columns), strict=True
         ):
             if score >= self._floors[pattern]:
-                rank, key = (-score, self._read + document, end), arcs.ids[start : token + 1]
-                self._keep(pattern, Found(rank, key.tobytes(), documents[document]))
+                key = ids[start:end].tobytes()
+                document = self._read + number
+                self._keep(pattern, Found(-score, document, length, key, documents[number]))
         self._read += len(documents)
 
     def matches(self) -> list[tuple[Match, ...]]:
         """The best matches of each pattern, best first."""
-        every = [found for ranked in self._ranked for found in ranked]
-        wanted = sorted({found.document: found for found in every}.items())
-        spelt: dict[tuple[int, int], Match] = {}
-        for start in range(0, len(wanted), ALIGNED_AT_ONCE):
-            some = dict(wanted[start : start + ALIGNED_AT_ONCE])
-            sources = [found.source for found in some.values()]
-            arcs = arc_scores(self.subject, self.subject.read(sources))
-            words = self.subject.words(sources)
-            places = {document: place for place, document in enumerate(some)}
-            here = [
-                (pattern, rank, places[found.document], found)
-                for pattern, ranked in enumerate(self._ranked)
-                for rank, found in enumerate(ranked)
-                if found.document in places
-            ]
-            bounds = arcs.arcs.offsets.tolist()
-            paths = Aligner(arcs).paths(
-                np.array([pattern for pattern, *_ in here]),
-                np.array([bounds[place] + found.end - 1 for *_, place, found in here]),
-            )
-            for (pattern, rank, place, found), path in zip(here, paths, strict=True):
-                # as it was met first: with other documents around it may be rounded otherwise
-                path = replace(path, score=found.score)
-                spelt[pattern, rank] = spell(
-                    self.subject, path, words[place], found.document, found.count
+        every = [(pattern, each) for pattern, ranked in enumerate(self._ranked) for each in ranked]
+        every.sort(key=lambda pair: pair[1].document)
+        spelt: dict[tuple[int, int, int], Match] = {}
+        for start in range(0, len(every), ALIGNED_AT_ONCE):
+            some = every[start : start + ALIGNED_AT_ONCE]
+            sources = {each.document: each.source for _, each in some}
+            texts = list(sources.values())
+            scored = ArcScores.of(self.subject, self.subject.read(texts))
+            layout, semiring, arcs = scored.path_operands
+            words = dict(zip(sources, self.subject.words(texts), strict=True))
+            firsts = dict(zip(sources, arcs.offsets.tolist(), strict=False))
+            tokens = np.array([firsts[each.document] + each.end - 1 for _, each in some])
+            patterns = np.array([pattern for pattern, _ in some])
+            found = end_scores(layout, semiring, arcs)
+            ends = Ends.at(found, arcs.offsets, tokens, patterns)
+            paths = trace(layout, arcs, found.steps.cpu().numpy(), ends)
+            for (pattern, each), path in zip(some, paths, strict=True):
+                # the score as it was met: with other documents around it may be rounded otherwise
+                path = replace(path, score=-each.loss)
+                spelt[pattern, each.document, each.end] = spell(
+                    self.subject, path, words[each.document], each.document, each.count
                 )
         return [
-            tuple(spelt[pattern, rank] for rank in range(len(ranked)))
+            tuple(spelt[pattern, each.document, each.end] for each in ranked)
             for pattern, ranked in enumerate(self._ranked)
         ]
 
-    def _enough(self, scores: Tensor, arcs: ArcScores) -> NDArray[np.bool_]:
+    def _enough(self, scores: Tensor, semiring: str) -> NDArray[np.bool_]:
         """Which `scores [..., K]` are of a match that may be among the best or repeat one."""
-        held = scores.cpu().numpy()
-        enough: NDArray[np.bool_] = (held >= np.array(self._floors)) & (held != arcs.algebra.zero)
+        held, zero = scores.cpu().numpy(), Semiring.named(semiring).zero
+        enough: NDArray[np.bool_] = (held >= np.array(self._floors)) & (held != zero)
         return enough
 
     def _keep(self, pattern: int, found: Found) -> None:
@@ -148,17 +139,17 @@ class TopMatches:
         known = table.get(found.key)
         if known is not None:
             known.count += 1
-            if found.score <= known.score + _noise(known.score):
+            if found.loss >= known.loss - _noise(known.loss):
                 return
             found.count = known.count
             ranked.remove(known)
         table[found.key] = found
-        insort(ranked, found, key=_rank)
+        insort(ranked, found)
         if len(ranked) > self.k:
             del table[ranked.pop().key]
         if len(ranked) == self.k:
-            lowest = ranked[-1].score
-            self._floors[pattern] = lowest - _noise(lowest)
+            worst = ranked[-1].loss
+            self._floors[pattern] = -worst - _noise(worst)
 
 
 def _noise(score: float) -> float:

@@ -10,7 +10,7 @@ import torch
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.leave_one_out import LeaveOneOut, log_odds
-from sopa_plugin.interpret.matching import arc_scores, scores_of_documents
+from sopa_plugin.interpret.matching import ArcScores
 
 
 def test_log_odds_of_two_classes_are_the_difference_of_scores() -> None:
@@ -38,7 +38,7 @@ def test_equal_to_running_the_head_again(
     explainer = make_explainer(normalization=normalization)
     subject, encoder = explainer.subject, explainer.subject.encoder
     encoded = subject.read(documents)
-    scores = scores_of_documents(subject, encoded, arc_scores(subject, encoded))
+    scores = ArcScores.of(subject, encoded).scores
     vectors = encoder.forward_packed(*encoded[:3])
     means = vectors.mean(dim=0)
     found = LeaveOneOut(subject, replacement, means)(scores)

@@ -11,9 +11,8 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.matching import Aligner, arc_scores, spell
-from sopa_plugin.wfsa import Semiring, end_scores
-from sopa_plugin.wfsa.paths import k_best_matches
+from sopa_plugin.interpret.matching import ArcScores, spell
+from sopa_plugin.wfsa import Ends, Semiring, end_scores, first_tokens, k_best_matches, trace
 from sopa_plugin.wfsa.semirings import SumProduct
 
 OPTIONS: list[dict[str, Any]] = [
@@ -38,10 +37,9 @@ def test_every_match_is_aligned_as_the_exact_search_aligns_it(
     documents: list[list[str]],
 ) -> None:
     subject = make_explainer(**options).subject
-    encoded = subject.read(documents)
-    arcs = arc_scores(subject, encoded)
-    exact = k_best_matches(*arcs.operands, k=99)
-    aligner, bounds = Aligner(arcs), arcs.arcs.offsets.tolist()
+    scored = ArcScores.of(subject, subject.read(documents))
+    layout, semiring, arcs = scored.path_operands
+    exact, bounds = k_best_matches(layout, semiring, arcs, k=99), arcs.offsets.tolist()
     # A match that ends before the first token has no token at which it ends.
     expected = [
         (pattern, bounds[document] + match.end - 1, bounds[document] + match.start, match)
@@ -53,10 +51,12 @@ def test_every_match_is_aligned_as_the_exact_search_aligns_it(
     assert len(expected) > 100
     *columns, wanted = zip(*expected, strict=True)
     numbers, tokens, starts = (np.array(column) for column in columns)
-    assert aligner.paths(numbers, tokens) == list(wanted)
-    assert aligner.starts(numbers, tokens).tolist() == starts.tolist()
-    best = [[aligner.best_path(b, p) for p in range(5)] for b in range(len(documents))]
-    assert best == [[next(iter(each), None) for each in patterns] for patterns in exact]
+    found = end_scores(layout, semiring, arcs)
+    steps, ends = found.steps.numpy(), Ends.at(found, arcs.offsets, tokens, numbers)
+    assert trace(layout, arcs, steps, ends) == list(wanted)
+    assert first_tokens(layout, steps, ends).tolist() == starts.tolist()
+    best = [[next(iter(each), None) for each in patterns] for patterns in exact]
+    assert scored.best_paths() == best
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -110,8 +110,7 @@ def test_positions_leave_boundary_tokens_out_and_words_name_them(
 ) -> None:
     subject = make_explainer(boundary_tokens=True, self_loops="none", epsilons=False).subject
     words = ("good",)
-    arcs = arc_scores(subject, subject.read([words]))
-    path = Aligner(arcs).best_path(0, 4)
+    ((*_, path),) = ArcScores.of(subject, subject.read([words])).best_paths()
     match = spell(subject, path, words)
     assert len(match.steps) == 4
     assert 0 <= match.start <= match.end <= 1
@@ -142,13 +141,3 @@ def test_an_encoder_without_best_paths_is_refused(
         explainer.matches(["good"])
     with pytest.raises(UserError, match=message):
         explainer.patterns([["good"]])
-
-
-def test_end_scores_have_a_row_a_token(
-    make_explainer: Callable[..., Explainer], documents: list[list[str]]
-) -> None:
-    subject = make_explainer().subject
-    arcs = arc_scores(subject, subject.read(documents))
-    ends = end_scores(*arcs.operands).scores.numpy()
-    assert ends.shape == (sum(map(len, documents)), 5)
-    assert np.isfinite(ends).any()

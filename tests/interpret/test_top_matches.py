@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.matching import arc_scores
+from sopa_plugin.interpret.matching import ArcScores
 from sopa_plugin.interpret.top_matches import TopMatches
-from sopa_plugin.wfsa import document_scores
-from sopa_plugin.wfsa.paths import k_best_matches
+from sopa_plugin.wfsa import k_best_matches
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -28,9 +28,8 @@ Ranked = list[tuple[float, int, int, tuple[str, ...], int]]
 def enumerate_all(explainer: Explainer, documents: Sequence[Sequence[str]]) -> list[Ranked]:
     """Every phrase of each pattern: score, document, end, arcs taken, how often it occurs."""
     subject = explainer.subject
-    arcs = arc_scores(subject, subject.read(documents))
-    exact = k_best_matches(*arcs.operands, k=999)
-    width = arcs.width
+    scored = ArcScores.of(subject, subject.read(documents))
+    exact, width = k_best_matches(*scored.path_operands, k=999), scored.width
     padded = [["<"] * width + list(words) + [">"] * width for words in documents]
     result = []
     for pattern in range(len(subject.names)):
@@ -59,24 +58,19 @@ def test_equal_to_exhaustive_enumeration(
     top = TopMatches(subject, k)
     for start in range(0, len(documents), chunk):
         some = documents[start : start + chunk]
-        arcs = arc_scores(subject, subject.read(some))
-        top.add(some, arcs, document_scores(*arcs.operands))
+        top.add(some, ArcScores.of(subject, subject.read(some)))
     width = subject.encoder.boundary_width
     for found, expected in zip(top.matches(), enumerate_all(explainer, documents), strict=True):
         assert len(found) == min(k, len(expected))
         for match, (score, document, _, phrase, count) in zip(found, expected, strict=False):
-            value = subject.encoder.options.algebra.to_score(-torch_scalar(score))
+            value = subject.encoder.options.algebra.to_score(
+                torch.tensor(-score, dtype=torch.float64)
+            )
             assert match.score == pytest.approx(float(value), rel=1e-5)
             assert (match.document, match.count) == (document, count)
             if not width:
                 assert match.tokens == phrase
                 assert documents[document][match.start : match.end] == list(phrase)
-
-
-def torch_scalar(value: float) -> Any:
-    import torch
-
-    return torch.tensor(value, dtype=torch.float64)
 
 
 def test_repeats_fold_and_ties_go_to_the_first(make_explainer: Callable[..., Explainer]) -> None:
@@ -100,8 +94,7 @@ def test_memory_holds_k_phrases_whatever_is_read(
         some = [
             [str(w) for w in random.choice(["good", "bad", "a", ","], size=8)] for _ in range(20)
         ]
-        arcs = arc_scores(subject, subject.read(some))
-        top.add(some, arcs, document_scores(*arcs.operands))
+        top.add(some, ArcScores.of(subject, subject.read(some)))
         sizes.append(sum(len(table) for table in top._tables))
     assert set(sizes[1:]) == {3 * len(subject.names)}
 
