@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from markupsafe import Markup
+
 from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.markup import (
+    Drawing,
+    columns,
+    number,
+    padded,
+    paint,
+    shorten,
+    state_name,
+    tag,
+    text_at,
+    text_width,
+    visible,
+)
 from sopa_plugin.interpret.match import Match, finite
-from sopa_plugin.interpret.render.grid import activations_svg
-from sopa_plugin.interpret.render.terminal import activations_text
+
+CELL, ROW, SIZE, LEFT, MARGIN, LETTERS = 34.0, 26.0, 12.0, 64.0, 12.0, 16
+
+WINDOW = 12
+"""Tokens drawn before and after the match; a longer document is cut there."""
+
+_BLOCKS = " ░▒▓█"
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,6 +45,7 @@ class StateActivations(Explanation):
     """
 
     title: ClassVar[str] = "State activations"
+    template: ClassVar[str] = "activations.html"
 
     pattern: str
     tokens: tuple[str, ...]
@@ -35,6 +57,17 @@ class StateActivations(Explanation):
         """States, START and END included."""
         return len(self.values[0]) if self.values else 2
 
+    @property
+    def path(self) -> list[tuple[int, int, bool]]:
+        """The best path: token read last, state reached, whether a word was consumed."""
+        found: list[tuple[int, int, bool]] = []
+        if self.match:
+            position = self.match.start - 1
+            for step in self.match.steps:
+                position = position if step.position is None else step.position
+                found.append((position, step.reaches, step.position is not None))
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "pattern": self.pattern,
@@ -44,11 +77,89 @@ class StateActivations(Explanation):
         }
 
     def to_text(self, color: bool = False) -> str:
-        return activations_text(self, color)
-
-    def html_body(self) -> str:
-        return f'<div class="scroll">{activations_svg(self, alone=False)}</div>'
+        """States down, tokens across; brackets around the best path."""
+        values = [value for row in self.values for value in row if math.isfinite(value)]
+        low, high = min([0.0, *values]), max([1e-9, *values])
+        on_path = {(position, state) for position, state, _ in self.path}
+        tokens = [visible(token) for token in self.tokens]
+        widths = [max(3, columns(token)) for token in tokens]
+        lines = [paint(f"Pattern {self.pattern}", "strong", color)]
+        lines.append(" " * 7 + " ".join(map(padded, tokens, widths)))
+        for state in range(self.num_states):
+            cells = []
+            for position, row in enumerate(self.values):
+                full = (row[state] - low) / (high - low) if math.isfinite(row[state]) else 0.0
+                block = _BLOCKS[min(4, math.ceil(4 * full - 0.05))]
+                cells.append(f"[{block}]" if (position, state) in on_path else f" {block} ")
+            name = state_name(state, self.num_states)
+            lines.append(f"{name:>5}  " + " ".join(map(str.ljust, cells, widths)).rstrip())
+        return "\n".join(lines)
 
     def to_svg(self) -> str:
-        """States over tokens, the best path outlined."""
-        return activations_svg(self)
+        """States over tokens, darker where a state is more active, the best path outlined."""
+        return self.drawing().picture(f"State activations of pattern {self.pattern}", alone=True)
+
+    def drawing(self) -> Drawing:
+        """The picture; of a long document, what lies around the match."""
+        length, states = len(self.tokens), self.num_states
+        start, end = (self.match.start, self.match.end) if self.match else (0, 0)
+        first, last = max(0, start - WINDOW), min(length, max(end + WINDOW, 2 * WINDOW))
+        tokens = [shorten(token, LETTERS) for token in self.tokens[first:last]]
+        tilted = max((text_width(token, SIZE) for token in tokens), default=0.0) * math.sqrt(0.5)
+        top, right = MARGIN + 26 + tilted, LEFT + CELL * len(tokens)
+        score = number(self.match.score) if self.match else "no match"
+        scale = self._scale()
+        elements = [text_at(MARGIN, MARGIN + 8, f"Pattern {self.pattern}: {score}", "strong", SIZE)]
+        if first > 0:
+            elements.append(text_at(LEFT - 6, top - 6, "…", "muted", SIZE, "end"))
+        if last < length:
+            elements.append(text_at(right + 4, top - 6, "…", "muted", SIZE))
+        for state in range(states):
+            at = top + ROW * (state + 0.5) + 4
+            elements.append(text_at(LEFT - 8, at, state_name(state, states), "muted", SIZE, "end"))
+        for column, token in enumerate(tokens):
+            turned = f"translate({LEFT + CELL * (column + 0.5):.1f} {top - 6:.1f}) rotate(-45)"
+            elements.append(tag("text", token, font_size=SIZE, transform=turned))
+            elements += self._cells(first + column, LEFT + CELL * column, top, scale)
+        elements += self._outline(first, top)
+        height = top + ROW * states + MARGIN + 4
+        return Drawing(right + MARGIN + tilted, height, elements)
+
+    def _scale(self) -> tuple[float, float]:
+        """What is drawn empty and full: 0 and 1 for probabilities, else the least and highest."""
+        found = [value for row in self.values for value in row if math.isfinite(value)]
+        low, high = min(found, default=0.0), max(found, default=1.0)
+        return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+
+    def _cells(
+        self, position: int, x: float, top: float, scale: tuple[float, float]
+    ) -> list[Markup]:
+        """The cells of one token, filled by where their values lie on `scale`."""
+        low, high = scale
+        elements = []
+        for state, value in enumerate(self.values[position]):
+            full = (value - low) / (high - low) if math.isfinite(value) and high > low else 0.0
+            place = {"x": x, "y": top + ROW * state, "width": CELL, "height": ROW}
+            title = tag("title", number(value))
+            elements.append(tag("rect", title, **place, class_="heat", fill_opacity=full))
+            elements.append(tag("rect", **place, class_="grid"))
+        return elements
+
+    def _outline(self, first: int, top: float) -> list[Markup]:
+        """The best path: outlined cells, lines between them, dashed where no word was consumed."""
+        start = self.match.start - first if self.match else 0
+        # A match at the first token drawn comes from the left of the grid.
+        at = max(LEFT + CELL * (start - 0.5), LEFT - 4), top + ROW / 2
+        cells, lines, dots = [], [], []
+        for position, state, consumed in self.path:
+            x, y = LEFT + CELL * (position - first), top + ROW * state
+            to = max(x + CELL / 2, LEFT - 4), y + ROW / 2
+            look = "best" if consumed else "best dashed"
+            lines.append(tag("line", x1=at[0], y1=at[1], x2=to[0], y2=to[1], class_=look))
+            if x >= LEFT:
+                box = {"x": x + 1, "y": y + 1, "width": CELL - 2, "height": ROW - 2}
+                cells.append(tag("rect", **box, rx=3, class_=look))
+            if consumed:
+                dots.append(tag("circle", cx=to[0], cy=to[1], r=3.5, class_="best"))
+            at = to
+        return cells + lines + dots

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple
+
+from markupsafe import Markup
 
 from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.markup import (
+    REPLACED,
+    Drawing,
+    columns,
+    joined,
+    mark,
+    number,
+    paint,
+    percent,
+    pieces,
+    side,
+    signed,
+    tag,
+    text_at,
+    text_width,
+    visible,
+    wrap,
+)
 from sopa_plugin.interpret.match import Match, finite
-from sopa_plugin.interpret.render.spans import document_html
-from sopa_plugin.interpret.render.spans_svg import document_svg
-from sopa_plugin.interpret.render.terminal import document_text
+
+COLUMNS = 80
+"""How wide a terminal is taken to be."""
+
+ROOM, MARGIN, SIZE, KEY, LEGEND = 440.0, 18.0, 15.0, 10.0, 11.0
+BLANK, TEXT, STRIPE = 5.0, 30.0, 8.0
+"""Of a picture: what lies between words, a line of text, a line of spans below it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +74,24 @@ def spans_for(contributions: Sequence[Contribution], target: str) -> tuple[tuple
     )
 
 
+class Span(NamedTuple):
+    """A shown contribution's place: tokens `start <= i < end`, the line below the text it lies on.
+
+    `rank` counts contributions from 1, the largest.
+    """
+
+    start: int
+    end: int
+    rank: int
+    effect: float
+    lane: int
+
+    @property
+    def key(self) -> str:
+        """The mark and the number that the contribution has in the table."""
+        return f"{mark(self.effect)}{self.rank}"
+
+
 @dataclass(frozen=True, repr=False)
 class DocumentExplanation(Explanation):
     """One document explained by leave-one-out (paper, section 7, "Interpreting a document").
@@ -67,6 +111,7 @@ class DocumentExplanation(Explanation):
     """
 
     title: ClassVar[str] = "Document"
+    template: ClassVar[str] = "document.html"
 
     tokens: tuple[str, ...]
     probabilities: dict[str, float]
@@ -95,6 +140,47 @@ class DocumentExplanation(Explanation):
         """Where the shown phrases are that speak for the target: `start, end`."""
         return spans_for(self.shown, self.target)
 
+    @property
+    def largest(self) -> float:
+        """The size of the largest contribution."""
+        return max((abs(item.effect[self.target]) for item in self.shown), default=1.0)
+
+    @property
+    def text(self) -> str:
+        """The document as running text."""
+        return joined(self.tokens)
+
+    @property
+    def right_to_left(self) -> bool:
+        """Whether the first letter with a direction runs from right to left."""
+        directions = map(unicodedata.bidirectional, self.text)
+        return next((each != "L" for each in directions if each in ("L", "R", "AL")), False)
+
+    def spans(self) -> list[Span]:
+        """Where the shown contributions are, each on the first line below the text that is free.
+
+        Those of the same words that speak for the same side share a line.
+        """
+        found = [
+            (item.match.start, item.match.end, rank, item.effect[self.target])
+            for rank, item in enumerate(self.shown, start=1)
+            if item.match and item.match.end > item.match.start
+        ]
+        free_from: list[int] = []
+        lanes: dict[tuple[int, int, bool], int] = {}
+        spans = []
+        for start, end, rank, effect in sorted(
+            found, key=lambda each: (each[0], -each[1], each[2])
+        ):
+            extent = start, end, effect > 0
+            if extent not in lanes:
+                free = [lane for lane, position in enumerate(free_from) if position <= start]
+                lanes[extent] = free[0] if free else len(free_from)
+                free_from += [0] * (not free)
+                free_from[lanes[extent]] = end
+            spans.append(Span(start, end, rank, effect, lanes[extent]))
+        return spans
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "document": self.document,
@@ -110,14 +196,159 @@ class DocumentExplanation(Explanation):
         }
 
     def to_text(self, color: bool = False) -> str:
-        return document_text(self, color)
+        """The words with their spans below them, and the table of contributions."""
+        gold = f" (labelled {visible(self.gold)})" if self.gold is not None else ""
+        lines = [
+            f"{paint(visible(self.predicted), 'strong', color)}{gold}; explained: "
+            f"{visible(self.target)}, probability {percent(self.probabilities[self.target])}",
+            "",
+            *self._underlined(color),
+            "",
+            f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  phrase",
+        ]
+        for rank, item in enumerate(self.shown, start=1):
+            value = item.effect[self.target]
+            phrase = visible(item.match.phrase) if item.match else "(no match)"
+            figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
+            lines.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
+        lines += [
+            "",
+            f"comprehensiveness {signed(self.comprehensiveness)}"
+            f"  sufficiency {signed(self.sufficiency)}"
+            f"  contributions against the same document {REPLACED[self.replacement]}",
+        ]
+        return "\n".join(lines)
 
-    def html_body(self) -> str:
-        return document_html(self)
+    def _underlined(self, color: bool) -> list[str]:
+        """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
+        spans, words = self.spans(), pieces(map(visible, self.tokens))
+        widths = [columns(text) for _, text in words]
+        found = []
+        for line in wrap(widths, [blank for blank, _ in words], COLUMNS):
+            shown = "".join(" " * words[i][0] + words[i][1] for i in line)
+            found.append(shown.removeprefix(" "))
+            inside = [span for span in spans if any(span.start <= i < span.end for i in line)]
+            places = {i: (int(start), int(start) + widths[i]) for i, start in line.items()}
+            for lane in sorted({span.lane for span in inside}):
+                found += _lane(places, [span for span in inside if span.lane == lane], color)
+        return found
 
     def to_svg(self) -> str:
         """The document with its matched spans, coloured by contribution."""
-        return document_svg(self)
+        heading = f"{self.predicted} {percent(self.probabilities[self.predicted])}"
+        if self.gold is not None:
+            heading += f" (labelled {self.gold})"
+        legend = (
+            f"▲ speaks for {self.target} · ▼ dashed: against · numbers rank contributions, "
+            f"each against the same document {REPLACED[self.replacement]}"
+        )
+        words = self.drawing()
+        elements, y = _lines(heading, MARGIN + 12, SIZE, "strong")
+        elements.append(words.moved(MARGIN, y))
+        written, y = _lines(legend, y + words.height + 20, LEGEND, "muted")
+        elements += written
+        drawing = Drawing(ROOM + 2 * MARGIN, y, elements)
+        return drawing.picture("A document and its matched spans", alone=True)
+
+    def drawing(self) -> Drawing:
+        """The words and the lines below them, in lines of a fixed width.
+
+        A text that starts from right to left has its words from the right; within a word, and
+        where both directions meet, order is the renderer's.
+        """
+        spans, words = self.spans(), pieces(self.tokens)
+        keys: list[list[Span]] = [[] for _ in words]
+        for span in sorted(spans, key=lambda each: each.rank):
+            keys[span.start].append(span)
+        widths = [
+            min(ROOM, text_width(text, SIZE) + sum(map(_key_width, own)))
+            for (_, text), own in zip(words, keys, strict=True)
+        ]
+        elements: list[Markup] = []
+        y = 18.0
+        for line in wrap(widths, [BLANK * blank for blank, _ in words], ROOM):
+            inside = [span for span in spans if any(span.start <= i < span.end for i in line)]
+            left = {i: ROOM - x - widths[i] if self.right_to_left else x for i, x in line.items()}
+            elements += [_stripe(span, left, widths, y) for span in inside]
+            for i, x in left.items():
+                covering = [span for span in inside if span.start <= i < span.end]
+                if covering:
+                    elements.append(_ground(i, covering, left, widths, y))
+                elements += _word(words[i][1], keys[i], x, x + widths[i], y)
+            y += TEXT + STRIPE * max((span.lane + 1 for span in inside), default=0)
+        return Drawing(ROOM, y - TEXT + 10, elements)
+
+
+Places = dict[int, tuple[int, int]]
+"""Where the words of a line start and end, by their numbers."""
+
+
+def _lane(places: Places, spans: list[Span], color: bool) -> list[str]:
+    """A line of spans below one line of words.
+
+    Where a key is wider than its words, the next span stands on a further line.
+    """
+    lines, reached = [""], [0]
+    for (start, end, _), same in groupby(
+        sorted(spans), key=lambda span: (span.start, span.end, span.effect > 0)
+    ):
+        keys = list(same)
+        first, last = max(start, min(places)), min(end - 1, max(places))
+        left, width = places[first][0], places[last][1] - places[first][0]
+        key = "".join(span.key for span in keys) if start == first else ""
+        stroke = "━" if keys[0].effect > 0 else "╍"
+        bar = (key + stroke * width)[: max(width, len(key))]
+        free = (number for number, column in enumerate(reached) if column <= left)
+        line = next(free, len(lines))
+        if line == len(lines):
+            lines, reached = [*lines, ""], [*reached, 0]
+        lines[line] += " " * (left - reached[line]) + paint(bar, side(keys[0].effect), color)
+        reached[line] = left + len(bar)
+    return lines
+
+
+def _lines(text: str, y: float, size: float, class_: str) -> tuple[list[Markup], float]:
+    """Running text from the line `y` on, and where its last line ends."""
+    words = text.split(" ")
+    lines = wrap([text_width(word, size) for word in words], [0.34 * size] * len(words), ROOM)
+    elements = [
+        text_at(MARGIN, y + 1.4 * size * place, " ".join(words[i] for i in line), class_, size)
+        for place, line in enumerate(lines)
+    ]
+    return elements, y + 1.4 * size * len(lines)
+
+
+def _key_width(span: Span) -> float:
+    return text_width(span.key, KEY) + 3
+
+
+def _stripe(span: Span, left: dict[int, float], widths: Sequence[float], y: float) -> Markup:
+    """The line below those words of a span that stand on this line of text."""
+    inside = [i for i in left if span.start <= i < span.end]
+    x1, x2 = min(left[i] for i in inside), max(left[i] + widths[i] for i in inside)
+    at, look = y + 8 + STRIPE * span.lane, side(span.effect)
+    return tag("line", x1=x1, x2=x2, y1=at, y2=at, stroke_width=3, class_=look)
+
+
+def _ground(
+    i: int, covering: list[Span], left: dict[int, float], widths: Sequence[float], y: float
+) -> Markup:
+    """The ground of a word, up to the following word where a span covers both."""
+    x, right = left[i], left[i] + widths[i]
+    if i + 1 in left and any(span.end > i + 1 for span in covering):
+        x, right = min(x, left[i + 1] + widths[i + 1]), max(right, left[i + 1])
+    look = side(sum(span.effect for span in covering))
+    return tag("rect", x=x, y=y - 14, width=right - x, height=19.0, class_=look)
+
+
+def _word(text: str, keys: list[Span], x: float, right: float, y: float) -> list[Markup]:
+    """A word after its keys, fitted to the room that was reckoned for it."""
+    elements = []
+    for span in keys:
+        elements.append(text_at(x, y - 4, span.key, f"strong {side(span.effect)}", KEY))
+        x += _key_width(span)
+    fit = {"textLength": right - x, "lengthAdjust": "spacingAndGlyphs"} if len(text) > 1 else {}
+    return [*elements, tag("text", text, x=x, y=y, font_size=SIZE, **fit)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,6 +356,7 @@ class DocumentExplanations(Explanation):
     """Several documents, one after another."""
 
     title: ClassVar[str] = "Documents"
+    template: ClassVar[str] = "documents.html"
 
     documents: tuple[DocumentExplanation, ...]
 
@@ -133,6 +365,3 @@ class DocumentExplanations(Explanation):
 
     def to_text(self, color: bool = False) -> str:
         return "\n\n".join(each.to_text(color) for each in self.documents)
-
-    def html_body(self) -> str:
-        return "<hr/>".join(each.html_body() for each in self.documents)

@@ -15,7 +15,7 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
-from sopa_plugin.interpret.render.markup import signed
+from sopa_plugin.interpret.markup import signed
 from sopa_plugin.interpret.subject import ModelSubject
 
 EDITS = "edits"

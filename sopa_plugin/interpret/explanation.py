@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.render.page import fragment, page
+from sopa_plugin.interpret.markup import render, style
 
 SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".htm": "html", ".svg": "svg"}
 """Forms by the suffixes of files."""
@@ -21,6 +21,8 @@ class Explanation:
     """
 
     title: ClassVar[str] = "Explanation"
+    template: ClassVar[str]
+    """The file of `templates/` that lays out the page; it sees the explanation as `it`."""
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain values that JSON can hold."""
@@ -28,10 +30,6 @@ class Explanation:
 
     def to_text(self, color: bool = False) -> str:
         """The explanation for a terminal, with ANSI colours where `color`."""
-        raise NotImplementedError
-
-    def html_body(self) -> str:
-        """The explanation as HTML elements, without page and style."""
         raise NotImplementedError
 
     def to_svg(self) -> str:
@@ -42,12 +40,17 @@ class Explanation:
         """The explanation as JSON; a score that is no number (an unmatched pattern) is null."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
 
+    def html_body(self) -> str:
+        """The explanation as HTML elements, without page and style."""
+        return render(self.template, it=self)
+
     def to_html(self) -> str:
         """The explanation as a page of its own."""
-        return page(self.title, self.html_body())
+        body, rules = self.html_body(), style(page=True)
+        return render("page.html", title=self.title, style=rules, body=body) + "\n"
 
     def _repr_html_(self) -> str:
-        return fragment(self.html_body())
+        return render("fragment.html", style=style(page=True), body=self.html_body())
 
     def __str__(self) -> str:
         return self.to_text()

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.render.markup import joined
+from sopa_plugin.interpret.markup import joined, pieces
 
 NEAREST = 5
 """Names of patterns that an error tells, at most."""
@@ -109,6 +109,12 @@ class Match:
     def phrase(self) -> str:
         """The words matched, as text."""
         return joined(self.tokens)
+
+    @property
+    def spelt(self) -> tuple[tuple[str, bool, str], ...]:
+        """Arc by arc: its kind, whether a blank stands before it, its text; `ε` for an epsilon."""
+        texts = pieces("ε" if step.token is None else step.token for step in self.steps)
+        return tuple((step.arc, *text) for step, text in zip(self.steps, texts, strict=True))
 
     def columns(self) -> tuple[StateColumn, ...]:
         """The match by state, the columns of the paper's Table "Highest Scoring Phrases".

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, ClassVar
 
-from sopa_plugin.interpret.automaton import ArcReading
+from markupsafe import Markup
+
+from sopa_plugin.interpret.automaton import ArcReading, arcs_text, automaton
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.match import Match, finite, unknown_pattern
-from sopa_plugin.interpret.render.automaton import automata_html, automata_svg
-from sopa_plugin.interpret.render.cards import cards_html, cards_svg
-from sopa_plugin.interpret.render.terminal import automata_text, patterns_text
+from sopa_plugin.interpret.markup import (
+    REPLACED,
+    Drawing,
+    columns,
+    mark,
+    number,
+    padded,
+    paint,
+    percent,
+    shorten,
+    side,
+    signed,
+    state_name,
+    tag,
+    text_at,
+    text_width,
+    visible,
+)
+from sopa_plugin.interpret.match import Match, StateColumn, finite, unknown_pattern
+
+SIZE, SMALL, LINE, PAD, LETTERS = 13.0, 11.0, 17.0, 13.0, 22
+WIDTH, CARD, GAP = 1000.0, 280.0, 16.0
+"""Of a picture of several cards: how wide it may be, a card at least, what lies between cards."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +78,25 @@ class PatternReading:
         """Of two labels, 1 where the pattern speaks for the second and -1 for the first; else 1."""
         return -1 if len(self.effect) == 2 and self.label == next(iter(self.effect)) else 1
 
+    @property
+    def sign(self) -> int:
+        """The direction; 0 where the pattern has no effect."""
+        return self.direction if self.strength else 0
+
+    @property
+    def verdict(self) -> str:
+        """The effect in words; empty where no head is read."""
+        if self.label is None:
+            return ""
+        return f"{mark(self.sign)} {visible(self.label)} {signed(self.strength)}"
+
+    @property
+    def facts(self) -> list[str]:
+        """How often the pattern fires and what it scores, in words."""
+        found = [f"fires in {percent(self.fires)}", f"best {number(self.best)}"]
+        found.append(f"mean {number(self.mean)}")
+        return found + [f"matches in {percent(self.matched)}"] * (self.matched < 1)
+
     def to_dict(self) -> dict[str, Any]:
         """The pattern as plain values."""
         return {
@@ -70,6 +111,105 @@ class PatternReading:
             "arcs": [arc.to_dict() for arc in self.arcs],
         }
 
+    def rows(self) -> list[dict[int, StateColumn]]:
+        """The matches by state."""
+        return [{column.state: column for column in match.columns()} for match in self.matches]
+
+    def to_text(self, color: bool = False) -> str:
+        """A line of facts, a line a phrase, states below one another."""
+        lines = [paint(f"Pattern {self.name}", "strong", color)]
+        if self.verdict:
+            lines[0] += "  " + paint(self.verdict, side(self.sign), color)
+        lines[0] += paint("  " + "  ".join(self.facts[:2]), "muted", color)
+        rows = [
+            {state: visible(" ".join(_words(column, "[ε]"))) for state, column in row.items()}
+            for row in self.rows()
+        ]
+        states = sorted({state for row in rows for state in row})
+        widths = [max(columns(row.get(state, "")) for row in rows) for state in states]
+        for match, row in zip(self.matches, rows, strict=True):
+            cells = (row.get(state, "") for state in states)
+            phrase = "  ".join(map(padded, cells, widths)).rstrip()
+            repeats = f"  ×{match.count}" if match.count > 1 else ""
+            lines.append(
+                f"  {paint(f'{number(match.score):>8}', 'muted', color)}  {phrase}{repeats}"
+            )
+        return "\n".join(lines if rows else [*lines, "  no match in these documents"])
+
+    def phrases(self) -> Drawing:
+        """The best phrases in state columns, as the paper's table of six patterns."""
+        rows = self.rows()
+        if not rows:
+            note = "No match in these documents."
+            return Drawing(text_width(note, SIZE), 20, [text_at(0, 14, note, "muted", SIZE)])
+        first = min(min(row) for row in rows)
+        states = range(first, self.num_states)
+        scores = [
+            number(match.score) + (f" ×{match.count}" if match.count > 1 else "")
+            for match in self.matches
+        ]
+        widths = [max(text_width(score, SIZE) for score in ("score", *scores)) + 20]
+        for state in states:
+            words = [state_name(state, self.num_states)]
+            for row in rows:
+                words += _words(row[state], "") if state in row else []
+            widths.append(max(38.0, max(text_width(word, SIZE) for word in words) + 16))
+        *x, right = accumulate(widths, initial=0.0)
+        names = ["score", *(state_name(state, self.num_states) for state in states)]
+        elements = [
+            text_at(at, 12, name, "muted", SMALL) for at, name in zip(x, names, strict=True)
+        ]
+        y = 20.0
+        for score, row in zip(scores, rows, strict=True):
+            elements.append(tag("line", x1=0, y1=y, x2=right, y2=y, class_="grid"))
+            elements.append(text_at(0, y + LINE - 1, score, "muted", SIZE))
+            depth = 1 + max(len(column.loops) for column in row.values())
+            for state, at, width in zip(states, x[1:], widths[1:], strict=True):
+                if state in row:
+                    elements += _cell(row[state], at, y, width)
+            y += LINE * depth + 5
+        return Drawing(right, y, elements)
+
+    def card(self) -> Drawing:
+        """The phrases below the facts."""
+        phrases = self.phrases()
+        facts = " · ".join(self.facts)
+        after = PAD + 14 + text_width(self.name, SIZE + 2)
+        elements = [
+            text_at(PAD, 24, self.name, "strong", SIZE + 2),
+            text_at(after, 24, self.verdict, f"strong {side(self.sign)}", SIZE),
+            text_at(PAD, 43, facts, "muted", SMALL),
+            phrases.moved(PAD, 54),
+        ]
+        right = [after + text_width(self.verdict, SIZE), PAD + text_width(facts, SMALL)]
+        return Drawing(max(*right, PAD + phrases.width) + PAD, phrases.height + 54 + PAD, elements)
+
+    def automaton(self) -> Drawing:
+        """The pattern's states and arcs."""
+        return automaton(self.arcs, self.num_states)
+
+
+def _words(column: StateColumn, epsilon: str) -> list[str]:
+    """What stands under a state, `epsilon` where a step consumed no word, loop words after it."""
+    first = epsilon if column.epsilon else column.word
+    return [first or ""] * bool(first) + [f"↻{word}" for word in column.loops]
+
+
+def _cell(column: StateColumn, x: float, y: float, width: float) -> list[Markup]:
+    """The words of one state below one another; a dashed box for an epsilon."""
+    elements = []
+    if column.epsilon:
+        box = {"x": x - 4, "y": y + 3, "width": width - 12, "height": LINE - 1}
+        title = tag("title", "epsilon: no word consumed")
+        elements.append(tag("rect", title, **box, rx=3, class_="epsilon"))
+        elements.append(text_at(x + width / 2 - 10, y + 15, "ε", "muted", SIZE, "middle"))
+    else:
+        elements.append(text_at(x, y + LINE - 1, shorten(column.word or "", LETTERS), "", SIZE))
+    for place, word in enumerate(column.loops, start=2):
+        words = f"↻ {shorten(word, LETTERS)}"
+        elements.append(text_at(x, y + LINE * place - 1, words, "looped", SIZE))
+    return elements
+
 
 @dataclass(frozen=True, repr=False)
 class PatternsReading(Explanation, Sequence[PatternReading]):
@@ -79,6 +219,7 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
     """
 
     title: ClassVar[str] = "Patterns"
+    template: ClassVar[str] = "patterns.html"
 
     patterns: tuple[PatternReading, ...]
     documents: int
@@ -99,6 +240,11 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
     def __iter__(self) -> Iterator[PatternReading]:
         return iter(self.patterns)
 
+    @property
+    def strongest(self) -> float:
+        """The largest effect of a pattern on the label that it speaks for."""
+        return max((pattern.strength for pattern in self), default=0.0) or 1.0
+
     def only(self, names: Sequence[str]) -> PatternsReading:
         """The reading of the patterns named, in that order.
 
@@ -109,12 +255,11 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         for name in names:
             if name not in known:
                 raise unknown_pattern(name, known)
-        chosen = tuple(known[name] for name in names)
-        return PatternsReading(chosen, self.documents, self.replacement)
+        return replace(self, patterns=tuple(known[name] for name in names))
 
     def first(self, count: int | None) -> PatternsReading:
         """The first `count` patterns; all without one."""
-        return PatternsReading(self.patterns[:count], self.documents, self.replacement)
+        return replace(self, patterns=self.patterns[:count])
 
     def automata(self) -> Automata:
         """The same patterns drawn as automata."""
@@ -128,27 +273,53 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         }
 
     def to_text(self, color: bool = False) -> str:
-        return patterns_text(self, color)
-
-    def html_body(self) -> str:
-        return cards_html(self)
+        """Each pattern with its facts and its best phrases."""
+        head = f"{len(self)} patterns read over {self.documents:,} documents"
+        if any(pattern.effect for pattern in self):
+            head += f"; effects against the same document {REPLACED[self.replacement]}"
+        legend = "word ↻word    consumed by a self-loop      [ε]  epsilon, no word consumed"
+        return "\n\n".join([f"{head}\n{legend}", *(each.to_text(color) for each in self)])
 
     def to_svg(self) -> str:
-        """The cards, phrases in state columns."""
-        return cards_svg(self)
+        """The cards, as many beside each other as fit."""
+        cards = [pattern.card() for pattern in self]
+        width = max([CARD, *(card.width for card in cards)])
+        per_row = min(max(1, int((WIDTH - GAP) // (width + GAP))), max(len(cards), 1))
+        elements, y = [], GAP
+        for start in range(0, len(cards), per_row):
+            row = cards[start : start + per_row]
+            height = max(card.height for card in row)
+            frame = tag("rect", width=width, height=height, rx=9, class_="card")
+            for place, card in enumerate(row):
+                framed = card._replace(elements=[frame, *card.elements])
+                elements.append(framed.moved(GAP + place * (width + GAP), y))
+            y += height + GAP
+        drawing = Drawing(GAP + per_row * (width + GAP), y, elements)
+        return drawing.picture(f"{len(self)} patterns and their best phrases", alone=True)
 
 
 class Automata(PatternsReading):
     """The same, drawn as automata: states, arcs, and the nearest words on each arc."""
 
     title: ClassVar[str] = "Automata"
+    template: ClassVar[str] = "automata.html"
 
     def to_text(self, color: bool = False) -> str:
-        return automata_text(self, color)
-
-    def html_body(self) -> str:
-        return automata_html(self)
+        """Each pattern's arcs, one a line."""
+        parts = []
+        for each in self:
+            lines = arcs_text(each.arcs, each.num_states)
+            parts.append("\n".join([paint(f"Pattern {each.name}", "strong", color), *lines]))
+        return "\n\n".join(parts)
 
     def to_svg(self) -> str:
         """The automata, one below another."""
-        return automata_svg(self)
+        elements, y, width = [], PAD, 0.0
+        for pattern in self:
+            drawn = pattern.automaton()
+            name = text_at(PAD, 14, pattern.name, "strong", SIZE + 1)
+            elements.append(drawn._replace(elements=[name, *drawn.elements]).moved(0, y))
+            y += drawn.height
+            width = max(width, drawn.width)
+        title = f"{len(self)} patterns as automata"
+        return Drawing(width, y, elements).picture(title, alone=True)

@@ -13,9 +13,8 @@ from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
+from sopa_plugin.interpret.markup import paint, signed, visible
 from sopa_plugin.interpret.patterns import PatternsReading
-from sopa_plugin.interpret.render.report_page import report_html
-from sopa_plugin.interpret.render.terminal import report_text
 from sopa_plugin.interpret.subject import ModelSubject
 
 CHECKED = 100
@@ -50,6 +49,7 @@ class ModelReport(Explanation):
     """
 
     title: ClassVar[str] = "Model report"
+    template: ClassVar[str] = "report.html"
 
     name: str
     labels: tuple[str, ...]
@@ -75,11 +75,48 @@ class ModelReport(Explanation):
             },
         }
 
-    def to_text(self, color: bool = False) -> str:
-        return report_text(self, color)
+    @property
+    def tiles(self) -> dict[str, str]:
+        """The figures that stand first, in words."""
+        return {
+            "accuracy": f"{100 * self.metrics['accuracy']:.1f} %",
+            "macro F1": f"{self.metrics['macro_f1']:.3f}",
+            "loss": f"{self.metrics['loss']:.3f}",
+            "documents": f"{int(self.metrics['examples']):,}",
+            "patterns": str(len(self.patterns)),
+        }
 
-    def html_body(self) -> str:
-        return report_html(self)
+    @property
+    def examples(self) -> dict[str, tuple[DocumentExplanation, ...]]:
+        """The documents by the headings that they stand under."""
+        return {"Surely wrong": self.wrong, "Least sure": self.unsure, "Surely right": self.right}
+
+    def to_text(self, color: bool = False) -> str:
+        """Figures, confusion, faithfulness, patterns, documents."""
+        metrics, found = self.metrics, self.faithfulness
+        labels = [visible(label) for label in self.labels]
+        lines = [
+            paint(visible(self.name), "strong", color),
+            f"accuracy {metrics['accuracy']:.4f}  macro F1 {metrics['macro_f1']:.4f}  "
+            f"loss {metrics['loss']:.4f}  on {int(metrics['examples']):,} documents",
+            "",
+            "labelled / predicted  " + "  ".join(f"{label:>10}" for label in labels),
+        ]
+        for label, counts in zip(labels, self.confusion, strict=True):
+            lines.append(f"{label:>20}  " + "  ".join(f"{count:>10,}" for count in counts))
+        lines += [
+            "",
+            f"faithfulness over {found.documents} documents (random phrases in brackets): "
+            f"comprehensiveness {signed(found.comprehensiveness)} "
+            f"({signed(found.random_comprehensiveness)}), sufficiency {signed(found.sufficiency)} "
+            f"({signed(found.random_sufficiency)})",
+            "",
+            self.patterns.to_text(color),
+        ]
+        for heading, documents in self.examples.items():
+            lines += ["", paint(heading, "strong", color)]
+            lines += [f"\n{document.to_text(color)}" for document in documents]
+        return "\n".join(lines)
 
 
 def read_model(

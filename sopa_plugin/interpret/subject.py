@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from sopa_plugin.encoders import CnnEncoder, SopaEncoder
 from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.markup import CONTINUES
 from sopa_plugin.interpret.match import pattern_names, unknown_pattern
-from sopa_plugin.interpret.render.markup import CONTINUES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -1,0 +1,261 @@
+"""What pages, pictures and terminals share: escaped elements, colours, widths, numbers in words."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1c2128",
+    "muted": "#5b6572",
+    "line": "#d4dae1",
+    "card": "#f6f8fa",
+    "blue": "#0b5cad",
+    "blue_soft": "#cfe4f8",
+    "orange": "#a83f00",
+    "orange_soft": "#fbdcc4",
+    "violet": "#6b3fa0",
+}
+"""Colours. Blue for and orange against stay apart in every common colour blindness."""
+
+DARK = {
+    "paper": "#0f141a",
+    "ink": "#e4e9ef",
+    "muted": "#98a3b0",
+    "line": "#333c47",
+    "card": "#171d25",
+    "blue": "#79b8ff",
+    "blue_soft": "#16395e",
+    "orange": "#ffab70",
+    "orange_soft": "#5a3010",
+    "violet": "#c9a6f5",
+}
+
+REPLACED = {
+    "no_match": "as if the pattern had not matched",
+    "zero": "with the pattern's score set to zero",
+    "mean": "with the pattern's score set to its mean",
+}
+"""What a contribution compares with, in words."""
+
+CONTINUES = "##"
+"""How a word piece that goes on with the word before it is written."""
+
+_NARROW = frozenset("iljtfrI.,;:'`|!()[]{}/\\\" -")
+_WIDE = frozenset("mwMW@%&—▲▼∗↻")
+_NO_PICTURE = [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_NO_PICTURE += [*range(0xD800, 0xE000), 0xFFFE, 0xFFFF]
+_VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}  # ␀ to ␟, ␡
+_VISIBLE |= dict.fromkeys(_NO_PICTURE, 0xFFFD)
+_ANSI = {"for": "34;1", "against": "33", "muted": "2", "strong": "1"}
+
+
+def visible(text: str) -> str:
+    """`text` without what a terminal would obey, a page would be turned round by or XML forbids.
+
+    ␛ stands for ESC; other codes have no picture and become U+FFFD.
+    """
+    return text.translate(_VISIBLE)
+
+
+def render(template: str, **values: Any) -> Markup:
+    """A file of `templates/` with `values` in it, escaped unless they are markup."""
+    return Markup(_environment().get_template(template).render(values))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("sopa_plugin.interpret"),
+        autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shown = (number, signed, percent, mark, side)
+    environment.globals.update({each.__name__: each for each in shown}, REPLACED=REPLACED)
+    return environment
+
+
+@cache
+def style(page: bool) -> Markup:
+    """The rules of pictures and, for a `page`, of all else: both colour schemes."""
+    dark = render("picture.css", **DARK)
+    rules = render("picture.css", **LIGHT) + f"@media (prefers-color-scheme:dark){{{dark}}}"
+    return rules + render("page.css", light=LIGHT, dark=DARK) if page else rules
+
+
+def tag(name: str, /, *children: str, **attributes: object) -> Markup:
+    """One SVG element; text among its children and attributes is escaped.
+
+    A trailing `_` leaves an attribute's name, `_` within it stands for `-`; an attribute that is
+    None is left out.
+    """
+    written = Markup("").join(
+        Markup(' {}="{}"').format(
+            key if key in _CAMEL else key.rstrip("_").replace("_", "-"),
+            f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value,
+        )
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inside = Markup("").join(
+        child if isinstance(child, Markup) else escape(visible(child)) for child in children
+    )
+    return Markup("<{0}{1}>{2}</{0}>" if children else "<{0}{1}/>").format(name, written, inside)
+
+
+_CAMEL = frozenset({"textLength", "lengthAdjust", "viewBox"})
+
+
+def text_at(
+    x: float, y: float, words: str, class_: str = "", size: float = 13, anchor: str | None = None
+) -> Markup:
+    """Words that stand on the line `y`, from `x` on or around it."""
+    look = {"font_size": size, "class_": class_ or None, "text_anchor": anchor}
+    return tag("text", words, x=x, y=y, **look)
+
+
+class Drawing(NamedTuple):
+    """SVG elements within a box."""
+
+    width: float
+    height: float
+    elements: Sequence[Markup]
+
+    def moved(self, x: float, y: float) -> Markup:
+        """The elements as one group, its corner at (x, y)."""
+        return tag("g", *self.elements, transform=f"translate({x:.1f} {y:.1f})")
+
+    def picture(self, title: str, alone: bool = False) -> Markup:
+        """The whole picture; `alone` in a file of its own, else in a page that has the style."""
+        size = {"width": self.width, "height": self.height}
+        ground = (
+            (tag("style", style(page=False)), tag("rect", **size, class_="paper")) if alone else ()
+        )
+        return tag(
+            "svg",
+            tag("title", title),
+            *ground,
+            *self.elements,
+            xmlns="http://www.w3.org/2000/svg",
+            class_="sopa-svg",
+            viewBox=f"0 0 {self.width:.0f} {self.height:.0f}",
+            **size,
+        )
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide `text` is in a sans-serif face of `size` pixels."""
+    joined = [False, *(character == "\u200d" for character in text)]
+    pairs = zip(text, joined, strict=False)
+    return size * sum(0.0 if after_joiner else _em(character) for character, after_joiner in pairs)
+
+
+def _em(character: str) -> float:
+    if character in _NARROW:
+        return 0.34
+    if character in _WIDE:
+        return 0.88
+    if unicodedata.category(character) in ("Cf", "Mn"):
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.25 if unicodedata.category(character) == "So" else 1.02
+    return 0.68 if character.isupper() else 0.57
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal `text` takes."""
+    return sum(
+        0
+        if unicodedata.category(c) in ("Mn", "Cf")
+        else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
+
+
+def padded(text: str, width: int) -> str:
+    """`text` with blanks after it up to `width` columns of a terminal."""
+    return text + " " * (width - columns(text))
+
+
+def paint(text: str, kind: str, color: bool) -> str:
+    """`text` for a terminal as `kind` looks, in ANSI codes where `color` is wanted."""
+    return f"\x1b[{_ANSI[kind]}m{text}\x1b[0m" if color and kind in _ANSI else text
+
+
+def wrap(widths: Sequence[float], blanks: Sequence[float], room: float) -> list[dict[int, float]]:
+    """Words in lines no wider than `room`: for each line, its words' places by their numbers.
+
+    `blanks` are the gaps before the words, but for the first of a line.
+    """
+    lines: list[dict[int, float]] = [{}]
+    end = 0.0
+    for word, (width, blank) in enumerate(zip(widths, blanks, strict=True)):
+        if lines[-1] and end + blank + width > room:
+            lines.append({})
+        start = end + blank if lines[-1] else 0.0
+        lines[-1][word] = start
+        end = start + width
+    return lines
+
+
+def shorten(text: str, width: int) -> str:
+    """`text`, cut to `width` characters with an ellipsis where it is longer."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def pieces(tokens: Iterable[str]) -> list[tuple[bool, str]]:
+    """Each token as it stands in running text, and whether a blank stands before it."""
+    found: list[tuple[bool, str]] = []
+    for token in tokens:
+        goes_on = token.startswith(CONTINUES) and len(token) > len(CONTINUES) and bool(found)
+        text = token[len(CONTINUES) :] if goes_on else token
+        found.append((bool(found) and not goes_on, text))
+    return found
+
+
+def joined(tokens: Iterable[str]) -> str:
+    """Tokens as running text."""
+    return "".join(" " * blank + text for blank, text in pieces(tokens))
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits and a true minus; `–` for no match."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """`value` with its sign and two decimals."""
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """`share` in per cent, one decimal below ten."""
+    value = 100 * share
+    return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"
+
+
+def state_name(state: int, num_states: int) -> str:
+    """What a state is called: START, END or its number."""
+    return "START" if state == 0 else "END" if state == num_states - 1 else str(state)
+
+
+def mark(value: float) -> str:
+    """The mark that stands beside the colour: for ▲, against ▼, neither ·."""
+    return "▲" if value > 0 else "▼" if value < 0 else "·"
+
+
+def side(value: float) -> str:
+    """The class of elements whose colour tells the sign of `value`."""
+    return "for" if value > 0 else "against" if value < 0 else "neither"

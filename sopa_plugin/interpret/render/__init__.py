@@ -1,1 +1,0 @@
-"""Explanations as text, HTML and SVG."""

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from sopa_plugin.interpret import Match, StateActivations, Step
+
+
+@pytest.fixture
+def activations() -> StateActivations:
+    """Four states over two words; the best path takes an epsilon before and after the second."""
+    steps = (Step("epsilon", 0, 0.5), Step("main_path", 1, 0.5, 1, "b"), Step("epsilon", 2, 0.5))
+    match = Match("4-1", 4, 0.125, 0, 1, 2, steps)
+    return StateActivations("4-1", ("a", "b"), ((0.1,) * 4, (1.0,) * 4), match)
+
+
+def test_the_best_path_of_a_terminal_has_its_epsilons(activations: StateActivations) -> None:
+    assert activations.to_text().splitlines()[2:] == [
+        "START   ░   █",
+        "    1  [░]  █",
+        "    2   ░  [█]",
+        "  END   ░  [█]",
+    ]
+
+
+def test_a_picture_outlines_the_path_and_fills_cells_by_value(
+    activations: StateActivations,
+) -> None:
+    root = ElementTree.fromstring(activations.to_svg())
+    looks = [each.get("class") for each in root.iterfind("{*}rect") if each.get("rx")]
+    assert looks == ["best dashed", "best", "best dashed"]
+    filled = [each.get("fill-opacity") for each in root.iterfind("{*}rect[@class='heat']")]
+    assert filled == ["0.1"] * 4 + ["1"] * 4
+
+
+def test_a_long_document_is_drawn_around_the_match() -> None:
+    tokens = tuple(f"w{n}" for n in range(100))
+    match = Match("2-1", 2, 0.5, 0, 50, 51, (Step("main_path", 0, 0.5, 50, "w50"),))
+    found = StateActivations("2-1", tokens, ((0.5, 0.5),) * 100, match)
+    shown = [each.text for each in ElementTree.fromstring(found.to_svg()).iterfind("{*}text")]
+    assert [word for word in shown if word in tokens] == list(tokens[38:63])
+    assert shown.count("…") == 2

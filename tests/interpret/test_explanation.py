@@ -1,0 +1,178 @@
+"""Every explanation in every form: whole, static, escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
+from sopa_plugin.interpret.markup import text_width
+from sopa_plugin.interpret.report import Faithfulness, ModelReport
+
+HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "'", "{{7*7}}", "\x00", "\ud800"]
+HOSTILE += ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\rover", "\x7f", "new\nline", "\u202eturned"]
+HOSTILE += ["😀", "👩‍👩‍👧", "שלום", "עולם", ",", "مرحبا", "ＡＢ", "日本"]
+LABELS = ["\x1b[31m<i>negative</i>", "neutral", 'positive" onload="alert(1)\x9b']
+PICTURES = ["document", "patterns", "automata", "activations"]
+KINDS = [*PICTURES, "documents", "report"]
+
+
+@pytest.fixture
+def hostile(
+    make_explainer: Callable[..., Explainer], vectors: dict[str, np.ndarray]
+) -> dict[str, Explanation]:
+    """Explanations by kind, hostile words, labels and names in them."""
+    random = np.random.default_rng(0)
+    vectors |= {word: random.normal(size=6) for word in HOSTILE}
+    subject = make_explainer().subject
+    explainer = Explainer.from_encoder(subject.encoder, vectors, subject._head, LABELS)
+    words = ["the", *HOSTILE, "not", "good"]
+    document = explainer.document(words, gold=LABELS[0], target=LABELS[2], shown=99)
+    patterns = explainer.patterns([words, HOSTILE, HOSTILE[::-1], ["bad", "film"]], k=3)
+    metrics = {"accuracy": 1.0, "macro_f1": 1.0, "loss": 0.1, "examples": 1}
+    confusion, faithful = ((1, 0, 0),) * 3, Faithfulness(1, 0, 0, 0, 0)
+    return {
+        "document": document,
+        "patterns": patterns,
+        "automata": patterns.automata(),
+        "activations": explainer.activations(words, "5-1"),
+        "documents": DocumentExplanations((document, explainer.document(["bad"]))),
+        "report": ModelReport(
+            "\x1b[H<b>model", tuple(LABELS), metrics, confusion, patterns, faithful,
+            (document,), (document,), (),
+        ),
+    }  # fmt: skip
+
+
+def check_static(root: ElementTree.Element) -> None:
+    for element in root.iter():
+        name = element.tag.rpartition("}")[2]
+        assert name not in {"script", "iframe", "object", "embed", "link", "img", "base", "form"}
+        assert name not in {"foreignObject", "image", "use", "i"}
+        assert not [key for key in element.attrib if key.startswith("on") or key == "src"]
+        assert element.get("href", "#").startswith("#")
+        for value in element.attrib.values():
+            assert not re.search(r"\b(nan|inf)\b", value)
+
+
+def check_text(text: str) -> None:
+    """No request, no control character, a style for both colour schemes."""
+    found = re.findall(r"(?:https?:)?//[\w.]+|url\(|@import", text)
+    assert set(found) <= {"http://www.w3.org"}  # SVG's name space
+    assert not [c for c in text if unicodedata.category(c) in ("Cc", "Cs") and c != "\n"]
+    assert "\u202e" not in text
+    assert "prefers-color-scheme:dark" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_are_whole_static_and_escaped(kind: str, hostile: dict[str, Explanation]) -> None:
+    text = hostile[kind].to_html()
+    check_text(text)
+    start, page = text.split("\n", 1)
+    assert start == "<!DOCTYPE html>"
+    root = ElementTree.fromstring(page)  # what is not closed in order fails here
+    check_static(root)
+    (viewport,) = root.findall("./head/meta[@name='viewport']")
+    assert viewport.get("content") == "width=device-width, initial-scale=1"
+    shown = "".join(root.find("body").itertext())
+    assert any(word in shown for word in ("<script>", "<b>", "<i>"))
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_pictures_are_whole_static_and_escaped(kind: str, hostile: dict[str, Explanation]) -> None:
+    text = hostile[kind].to_svg()
+    check_text(text)
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert float(root.attrib["width"]) > 0
+    assert float(root.attrib["height"]) > 0
+    check_static(root)
+
+
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_terminal_gets_no_control_character(
+    kind: str, color: bool, hostile: dict[str, Explanation]
+) -> None:
+    """Words and labels that would colour or move the cursor come out in visible form."""
+    plain, text = hostile[kind].to_text(), hostile[kind].to_text(color)
+    assert re.sub(r"\x1b\[(?:34;1|33|2|1|0)m", "", text) == plain
+    assert (text != plain) == color
+    assert not [c for c in plain if unicodedata.category(c) in ("Cc", "Cs") and c != "\n"]
+    assert "␛[2J" in plain
+    assert "new␊line" in plain
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_python_terminal_shows_the_text(kind: str, hostile: dict[str, Explanation]) -> None:
+    assert repr(hostile[kind]) == hostile[kind].to_text()
+
+
+LABEL = "more recommendable than anything else that was seen this year"
+
+
+@pytest.mark.parametrize("kind", ["document", "patterns"])
+def test_the_text_of_a_picture_is_not_cut_off(
+    kind: str, make_explainer: Callable[..., Explainer]
+) -> None:
+    """Whole lines of text: legends, facts, and labels of any length."""
+    plain = make_explainer(self_loops="none", epsilons=False).subject
+    labels = [f"{LABEL} {n}" for n in range(3)]
+    explainer = Explainer.from_encoder(plain.encoder, plain._vectors, plain._head, labels)
+    words = ["good", "film"]
+    made = {"document": explainer.document(words), "patterns": explainer.patterns([words], k=1)}
+    root = ElementTree.fromstring(made[kind].to_svg())
+    edges = []
+    for group in [root, *root.iterfind("{*}g")]:
+        box = group.find("{*}rect[@rx]") if kind == "patterns" else root
+        for text in group.iterfind("{*}text"):
+            width = text_width(text.text or "", float(text.attrib["font-size"]))
+            if text.get("text-anchor") is None:
+                edges.append(float(text.attrib["x"]) + width <= float(box.attrib["width"]))
+    assert len(edges) > 4
+    assert all(edges)
+
+
+def test_notebooks_show_a_fragment_that_brings_its_style(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    root = ElementTree.fromstring(make_explainer().document(["good"])._repr_html_())
+    assert (root.tag, root[0].tag) == ("div", "style")
+    check_static(root)
+
+
+def test_several_documents_are_one_page_but_no_picture(
+    make_explainer: Callable[..., Explainer],
+) -> None:
+    explainer = make_explainer()
+    several = DocumentExplanations((explainer.document(["good"]), explainer.document(["bad"])))
+    assert several.to_html().count("<h1>") == several.to_text().count("log-odds") == 2
+    with pytest.raises(UserError, match="not one picture: choose text, json or html"):
+        several.to_svg()
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".json", ".txt"])
+def test_save_picks_the_form_by_suffix(
+    suffix: str, make_explainer: Callable[..., Explainer], tmp_path: Any
+) -> None:
+    explanation = make_explainer().document(["good", "film"])
+    file = tmp_path / "new" / f"why{suffix}"
+    explanation.save(file)
+    text = file.read_text(encoding="utf-8")
+    match suffix:
+        case ".html":
+            assert text.startswith("<!DOCTYPE html>")
+        case ".svg":
+            assert text.startswith("<svg")
+        case ".json":
+            assert json.loads(text) == explanation.to_dict()
+        case _:
+            assert text == explanation.to_text() + "\n"

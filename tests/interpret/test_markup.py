@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sopa_plugin.interpret.markup import (
+    columns,
+    mark,
+    number,
+    percent,
+    render,
+    shorten,
+    signed,
+    tag,
+    text_width,
+    visible,
+    wrap,
+)
+
+
+def test_elements_escape_what_is_not_markup_and_leave_out_none() -> None:
+    inner = tag("title", "<&")
+    assert tag("text", inner, "a<", class_='"<&', id=None) == (
+        '<text class="&#34;&lt;&amp;"><title>&lt;&amp;</title>a&lt;</text>'
+    )
+    assert tag("rect", stroke_width=1.5, x=2.0) == '<rect stroke-width="1.5" x="2"/>'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[2J\n\x7f", "␛[2J␊␡"),
+        ("\x9b\ud800\uffff", "\ufffd\ufffd\ufffd"),
+        ("\u202eevil\u2066", "\ufffdevil\ufffd"),
+        ("עם שלום 👩\u200d👧 é", "עם שלום 👩\u200d👧 é"),
+    ],
+)
+def test_what_is_shown_holds_no_control_character(text: str, expected: str) -> None:
+    assert visible(text) == expected
+    assert tag("text", text) == f"<text>{expected}</text>"
+    assert render("fragment.html", style="", body=text).count(expected) == 1
+
+
+def test_widths() -> None:
+    assert text_width("iiii", 10) < text_width("nnnn", 10) < text_width("mmmm", 10)
+    assert text_width("e\u0301", 10) == text_width("e", 10)
+    assert text_width("👩\u200d👩\u200d👧", 10) == text_width("👩", 10)
+    assert columns("日本") == 4
+    assert columns("e\u0301") == 1
+
+
+def test_words_are_wrapped_where_they_would_not_fit() -> None:
+    assert wrap([3, 4, 9, 1, 1], [1, 1, 1, 0, 1], 8) == [{0: 0, 1: 4}, {2: 0}, {3: 0, 4: 2}]
+    assert wrap([], [], 8) == [{}]
+
+
+def test_numbers() -> None:
+    assert number(0.12345) == "0.123"
+    assert number(-2.0) == "−2"
+    assert number(-math.inf) == number(math.nan) == "–"
+    assert signed(-0.5) == "−0.50"
+    assert percent(0.0371) == "3.7 %"
+    assert percent(0.371) == "37 %"
+    assert [mark(value) for value in (2, -2, 0)] == ["▲", "▼", "·"]
+    assert shorten("abcdef", 4) == "abc…"
