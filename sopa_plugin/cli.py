@@ -26,6 +26,8 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except ConfigError as error:
         _leave(2, f"error: {error}")
     except UserError as error:
+        if not error.shared and os.environ.get("LOCAL_RANK", "0") != "0":
+            print(f"error in process {os.environ.get('RANK')}: {error}", file=sys.stderr)
         _leave(1, f"error: {error}")
     except KeyboardInterrupt:
         _leave(INTERRUPTED, "interrupted")

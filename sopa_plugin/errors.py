@@ -4,7 +4,13 @@ from __future__ import annotations
 
 
 class UserError(Exception):
-    """A mistake in what the user gave: says where it is, what was expected and what to do."""
+    """A mistake in what the user gave: says where it is, what was expected and what to do.
+
+    Attributes:
+        shared: whether all of several processes have it, of which one says it.
+    """
+
+    shared = False
 
 
 class TrainingFailed(UserError):

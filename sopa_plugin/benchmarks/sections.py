@@ -280,7 +280,7 @@ def epoch(bench: Bench) -> None:
         run.start()
         began = bench.clock()
         trainer.train(model, _dataset(workload), run, seed=1, on_epoch=on_epoch)
-        run.close_log()
+        run.close()
     silent.setLevel(level)
     # The first epoch also compiles and tokenises.
     in_steps = Spread.of(np.array(epochs[1:]) / np.array(steps[1:]))

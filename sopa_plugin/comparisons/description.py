@@ -12,7 +12,7 @@ from sopa_plugin.comparisons.space import space_problems, trial_problems
 from sopa_plugin.registry import build, check
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.experiment import MAX_SEED
-from sopa_plugin.training.metric_tracker import ValidationMetric
+from sopa_plugin.training.metrics import ValidationMetric
 
 ALL = "all"  # how files and tables call the whole training set
 _LIMITS = ("num_epochs", "patience")

@@ -19,8 +19,7 @@ from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.extras import require
 from sopa_plugin.registry import ConfigError, build, check
 from sopa_plugin.training import Experiment
-from sopa_plugin.training.metric_tracker import ValidationMetric
-from sopa_plugin.training.trainer import Metrics
+from sopa_plugin.training.metrics import Metrics, ValidationMetric
 
 if TYPE_CHECKING:
     from optuna import Study

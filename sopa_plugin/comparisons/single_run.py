@@ -15,8 +15,9 @@ from accelerate.state import AcceleratorState
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import fill_defaults
 from sopa_plugin.training import Experiment, run_experiment
+from sopa_plugin.training.metrics import Metrics
 from sopa_plugin.training.run_folder import CONFIG, PREDICTIONS, read_config
-from sopa_plugin.training.trainer import Metrics, OnEpoch
+from sopa_plugin.training.trainer import OnEpoch
 
 
 @dataclass(frozen=True)

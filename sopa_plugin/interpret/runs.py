@@ -22,8 +22,7 @@ from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.registry import build
-from sopa_plugin.training.evaluation import evaluate_split
-from sopa_plugin.training.metrics import classification_metrics
+from sopa_plugin.training.metrics import classification_metrics, split_metrics
 from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, read_config
 
 NO_DOCUMENT = "no document to explain: expected a text or a file with one a line"
@@ -153,7 +152,7 @@ class RunReader:
             self.explainer.use_means_of(self.examples(None, "train")[0])
 
     def _measure(self, texts: Sequence[str], labels: Sequence[int]) -> dict[str, Any]:
-        return evaluate_split("dev", self.subject.model.log_probabilities(texts), labels)
+        return split_metrics("dev", self.subject.model.log_probabilities(texts), labels)
 
     def _save(self, edited: Edited, output: Path) -> None:
         output.mkdir(parents=True, exist_ok=True)

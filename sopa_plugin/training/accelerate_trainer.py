@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+import logging
+import math
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import GradientAccumulationPlugin
-from datasets import DatasetDict
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.batches import Documents, Integers, training_batches
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import Model, TextClassifier
-from sopa_plugin.registry import Lazy
+from sopa_plugin.registry import Lazy, PositiveFloat, PositiveInt
+from sopa_plugin.training.checkpoints import TrainingState
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
-from sopa_plugin.training.evaluation import shared_log_probabilities
-from sopa_plugin.training.metric_tracker import ValidationMetric
-from sopa_plugin.training.optimizers import Optimizer
+from sopa_plugin.training.metrics import (
+    Metrics,
+    MetricTracker,
+    ValidationMetric,
+    split_metrics,
+    training_summary,
+)
 from sopa_plugin.training.run_folder import RunFolder
-from sopa_plugin.training.schedulers import Schedule, Scheduler
-from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
-from sopa_plugin.training.training_loop import TrainingLoop
+from sopa_plugin.training.schedules import Optimizer, Schedule, Scheduler
+from sopa_plugin.training.trainer import OnEpoch, Trainer
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+    from datasets import DatasetDict
 
 Tracker = Literal[
     "aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"
 ]
+
+logger = logging.getLogger(__name__)
 
 
 @Trainer.register("accelerate")
@@ -60,24 +74,25 @@ class AccelerateTrainer(Trainer):
     """
 
     trains: ClassVar[type[Model]] = TextClassifier
+    accelerator: Accelerator
 
     def __init__(
         self,
-        batch_size: int = 150,
-        num_epochs: int = 50,
-        patience: int | None = 30,
+        batch_size: PositiveInt = 150,
+        num_epochs: PositiveInt = 50,
+        patience: PositiveInt | None = 30,
         validation_metric: ValidationMetric = "-loss",
         optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam"),  # noqa: B008
         learning_rate_scheduler: Lazy[Scheduler] | None = None,
-        embedder_lr: float | None = None,
+        embedder_lr: PositiveFloat | None = None,
         loss_reduction: Literal["mean", "sum"] = "mean",
-        grad_norm: float | None = None,
-        grad_clipping: float | None = None,
-        num_gradient_accumulation_steps: int = 1,
+        grad_norm: PositiveFloat | None = None,
+        grad_clipping: PositiveFloat | None = None,
+        num_gradient_accumulation_steps: PositiveInt = 1,
         mixed_precision: Literal["no", "fp16", "bf16"] | None = None,
         batches_by_length: bool = True,
         cache_embedder: bool = True,
-        checkpoint_every: int | None = None,
+        checkpoint_every: PositiveInt | None = None,
         trackers: Sequence[Tracker] = (),
     ) -> None:
         self.batch_size = batch_size
@@ -96,30 +111,26 @@ class AccelerateTrainer(Trainer):
         self.cache_embedder = cache_embedder
         self.checkpoint_every = checkpoint_every
         self.trackers = list(trackers)
-        self.accelerator: Accelerator | None = None
-        for key, message in self.check_params(vars(self)):
-            raise ValueError(f"{key}: {message}")
-
-    @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with values that type hints cannot tell."""
-        for key in (
-            "batch_size",
-            "num_epochs",
-            "patience",
-            "num_gradient_accumulation_steps",
-            "checkpoint_every",
-        ):
-            if params.get(key) is not None and params[key] < 1:
-                yield key, f"expected at least 1, found {params[key]}"
-        for key in ("embedder_lr", "grad_norm", "grad_clipping"):
-            if params.get(key) is not None and params[key] <= 0:
-                yield key, f"expected a number above 0, found {params[key]}"
 
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes the `Accelerator`, which finds the devices and the other processes."""
+        from accelerate import Accelerator
+        from accelerate.state import AcceleratorState
+        from accelerate.utils import GradientAccumulationPlugin
+
         assert isinstance(model, TextClassifier)
-        self._try_out()
+        if self.embedder_lr is not None and not any(
+            each.requires_grad for each in model.embedder.parameters()
+        ):
+            raise UserError(
+                "trainer.embedder_lr: the embedder is frozen and has no learning rate; leave it "
+                "out, or train the embedder (model.embedder.trainable: true)"
+            )
+        try:  # what refuses its arguments, before a run is begun or another replaced
+            optimizer = self._make_optimizer(model)
+        except RuntimeError as error:  # of options that rule one another out
+            raise UserError(f"trainer.optimizer: {error}") from error
+        Schedule(self.learning_rate_scheduler, optimizer, self.num_epochs, larger_is_better=True)
         # a run before, in the same process, may have had another precision
         AcceleratorState._reset_state()
         try:
@@ -132,29 +143,12 @@ class AccelerateTrainer(Trainer):
             )
         except (ValueError, ImportError) as error:
             raise UserError(f"trainer: {error}") from error
+        found = [str(getattr(each, "value", each)) for each in self.accelerator.log_with]
         for name in self.trackers:
-            if name not in [
-                str(getattr(each, "value", each)) for each in self.accelerator.log_with
-            ]:
+            if name not in found:
                 raise UserError(
                     f"trainer.trackers: '{name}' needs its package installed (pip install {name})"
                 )
-        if self.embedder_lr is not None and not any(
-            each.requires_grad for each in model.embedder.parameters()
-        ):
-            raise UserError(
-                "trainer.embedder_lr: the embedder is frozen and has no learning rate; leave it "
-                "out, or train the embedder (model.embedder.trainable: true)"
-            )
-
-    def _try_out(self) -> None:
-        """Makes what would refuse its arguments, before a run is begun or another replaced."""
-        parameter = torch.nn.Parameter(torch.zeros(1))
-        try:
-            optimizer: Any = self.optimizer.construct(params=[{"params": [parameter]}])
-        except RuntimeError as error:  # of options that rule one another out
-            raise UserError(f"trainer.optimizer: {error}") from error
-        Schedule(self.learning_rate_scheduler, optimizer, self.num_epochs, larger_is_better=True)
 
     def train(
         self,
@@ -165,30 +159,224 @@ class AccelerateTrainer(Trainer):
         on_epoch: OnEpoch | None = None,
     ) -> Metrics:
         """Trains `model` and leaves the best epoch's weights in it (see `Trainer.train`)."""
+        from accelerate.utils import set_seed
+
         assert isinstance(model, TextClassifier)
-        assert self.accelerator is not None
-        model.to_device(str(self.accelerator.device))
-        documents = {
-            split: model.encode_texts(data[split]["text"], data[split]["label"])
-            for split in ("train", "dev")
-        }
-        model.set_class_prior(np.array(data["train"]["label"]))
-        loop = TrainingLoop(self, self.accelerator, model, run, seed, **documents)
-        if self.cache_embedder and can_cache(model):
-            for split, each in documents.items():
-                embedded = embed_once(model, each, run.cache / split, self.accelerator)
-                setattr(loop, split, embedded)
-        self.accelerator.init_trackers("tracking", config=_flat(run.config))
-        metrics = loop.run(on_epoch)
-        for tracker in self.accelerator.trackers:
-            tracker.finish()
-        return metrics
+        state = self._begin(model, data, run, seed)
+        set_seed(seed, device_specific=True)
+        if run.before is not None:
+            state.recover()
+            run.log_epochs(state.progress.history)
+        progress, tracker = state.progress, state.tracker
+        began = time.monotonic() - progress.seconds
+        while progress.epoch < self.num_epochs and not tracker.should_stop:
+            epoch, epoch_began = progress.epoch, time.monotonic()
+            metrics = {"epoch": epoch, **self._train_epoch(state, began), **self._evaluate(state)}
+            validation = metrics[f"validation_{tracker.name}"]
+            better = tracker.add(validation, epoch)
+            state.schedule.after_epoch(validation)
+            progress.end_epoch(metrics)
+            state.save(time.monotonic() - began, better)
+            run.log_epochs(progress.history)
+            self.accelerator.log(metrics, step=epoch)
+            logger.info("%s", _log_line(metrics, better, time.monotonic() - epoch_began))
+            if on_epoch is not None:
+                on_epoch(metrics)
+        state.load_best_weights()
+        self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
+        for each in self.accelerator.trackers:
+            each.finish()
+        assert tracker.best_epoch is not None
+        return training_summary(progress.history, tracker.best_epoch, progress.seconds)
 
     def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities `[texts, labels]`, the work shared out among the processes."""
         assert isinstance(model, TextClassifier)
-        assert self.accelerator is not None
-        return shared_log_probabilities(model, model.encode_texts(texts), self.accelerator)
+        return self._log_probabilities(model, model.encode_texts(texts))
+
+    def _begin(
+        self, model: TextClassifier, data: DatasetDict, run: RunFolder, seed: int
+    ) -> TrainingState:
+        """Everything that the loop needs, as it is before the first epoch."""
+        accelerator = self.accelerator
+        model.to_device(str(accelerator.device))
+        columns = {split: data[split][:] for split in ("train", "dev")}
+        train, dev = (model.encode_texts(each["text"], each["label"]) for each in columns.values())
+        if len(train) < accelerator.num_processes:
+            raise UserError(
+                f"{len(train)} training documents are too few for "
+                f"{accelerator.num_processes} processes"
+            )
+        model.set_class_prior(np.array(columns["train"]["label"]))
+        module, optimizer = accelerator.prepare(model, self._make_optimizer(model))
+        tracker = MetricTracker(self.validation_metric, self.patience)
+        steps = math.ceil(
+            len(self._steps(train, seed, epoch=0)) / self.num_gradient_accumulation_steps
+        )
+        schedule = Schedule(
+            self.learning_rate_scheduler,
+            optimizer.optimizer,
+            total_steps=steps * self.num_epochs,
+            larger_is_better=tracker.larger_is_better,
+        )
+        state = TrainingState(
+            run, accelerator, model, module, optimizer, schedule, tracker, train, dev, seed
+        )
+        if self.cache_embedder and can_cache(model):
+            state.train = embed_once(model, train, run.cache / "train", accelerator)
+            state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
+        accelerator.init_trackers("tracking", config=_flat(run.config))
+        return state
+
+    def _make_optimizer(self, model: TextClassifier) -> torch.optim.Optimizer:
+        groups: list[dict[str, Any]] = [{"params": []}]
+        embedder = {id(each) for each in model.embedder.parameters()}
+        if self.embedder_lr is not None:
+            groups.append({"params": [], "lr": self.embedder_lr})
+        for each in _trained(model):
+            groups[-1 if id(each) in embedder else 0]["params"].append(each)
+        optimizer: Any = self.optimizer.construct(params=groups)
+        return optimizer  # type: ignore[no-any-return]
+
+    def _train_epoch(self, state: TrainingState, began: float) -> Metrics:
+        """Trains on every document once; metrics of their scores as they were at each step."""
+        from accelerate.utils import broadcast
+
+        progress, logits = state.progress, state.train_logits
+        if progress.step == 0:
+            logits.zero_()
+        steps = self._steps(state.train, state.seed, progress.epoch)
+        state.module.train()
+        totals = np.zeros(3)
+        with tqdm(
+            total=len(steps),
+            initial=progress.step,
+            desc=f"epoch {progress.epoch}",
+            disable=None if self.accelerator.is_main_process else True,  # None: without a terminal
+            leave=False,
+        ) as bar:
+            while progress.step < len(steps):
+                group = steps[progress.step :][: self.num_gradient_accumulation_steps]
+                results = self._optimizer_step(state, group)
+                if not bar.disable:
+                    totals += sum(_totals(*each) for each in results)
+                    loss, correct = totals[:2] / max(totals[2], 1)
+                    bar.set_postfix(loss=f"{loss:.3f}", accuracy=f"{correct:.3f}", refresh=False)
+                bar.update(len(group))
+                progress.step += len(group)
+                every = self.checkpoint_every
+                due = every is not None and progress.step % every < len(group)
+                if due and progress.step < len(steps):
+                    state.save(time.monotonic() - began)
+        for each in state.model.buffers():  # as batch normalization has them
+            each.copy_(broadcast(each))
+        log_probabilities = _log_softmax(self.accelerator.reduce(logits, "sum"))
+        assert state.train.labels is not None
+        metrics = split_metrics("training", log_probabilities, state.train.labels)
+        if not math.isfinite(metrics["training_loss"]):
+            raise TrainingFailed(
+                f"training diverged: the loss of epoch {progress.epoch} is "
+                f"{metrics['training_loss']}; lower the learning rate (trainer.optimizer.lr) or "
+                "clip gradients (trainer.grad_norm)"
+            )
+        return metrics
+
+    def _optimizer_step(
+        self, state: TrainingState, group: list[list[Integers]]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """One step of the optimizer on the batches of `group`; this process's logits and labels."""
+        size = sum(len(numbers) for batches in group for numbers in batches)
+        # gradients are averaged over processes, losses are not
+        scale = self.accelerator.num_processes / (size if self.loss_reduction == "mean" else 1)
+        results = []
+        for position, batches in enumerate(group):
+            last = position == len(group) - 1
+            with nullcontext() if last else self.accelerator.no_sync(state.module):
+                numbers = batches[self.accelerator.process_index]
+                logits, labels = self._forward(state, numbers)
+                loss = functional.cross_entropy(logits, labels, reduction="sum")
+                self.accelerator.backward(loss * scale)
+            state.train_logits[torch.from_numpy(numbers)] = logits.detach()
+            results.append((logits.detach(), labels))
+        self._clip(state.model)
+        state.optimizer.step()
+        if not self.accelerator.optimizer_step_was_skipped:
+            state.schedule.after_step()
+        state.optimizer.zero_grad()
+        return results
+
+    def _forward(self, state: TrainingState, numbers: Integers) -> tuple[Tensor, Tensor]:
+        """Logits `[batch, labels]` in float32 or more, and labels `[batch]`."""
+        batch = state.model.make_batch(state.train, numbers)
+        device = self.accelerator.device
+        batch = {name: each.to(device, non_blocking=True) for name, each in batch.items()}
+        labels = batch.pop("labels")
+        logits = state.module(**batch).logits
+        return logits.to(state.train_logits.dtype), labels
+
+    def _clip(self, model: TextClassifier) -> None:
+        if self.grad_norm is None and self.grad_clipping is None:
+            return
+        # once: Accelerate's own clip_grad_* unscale each, and torch refuses the second
+        self.accelerator.unscale_gradients()
+        if self.grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(_trained(model), self.grad_norm)
+        if self.grad_clipping is not None:
+            torch.nn.utils.clip_grad_value_(_trained(model), self.grad_clipping)
+
+    def _evaluate(self, state: TrainingState) -> Metrics:
+        """Metrics of the dev set."""
+        assert state.dev.labels is not None
+        log_probabilities = self._log_probabilities(state.model, state.dev)
+        metrics = split_metrics("validation", log_probabilities, state.dev.labels)
+        loss = metrics["validation_loss"]
+        if not math.isfinite(loss):
+            raise TrainingFailed(
+                f"training diverged: the loss on dev is {loss} after epoch "
+                f"{state.progress.epoch}; lower the learning rate (trainer.optimizer.lr)"
+            )
+        return metrics
+
+    def _log_probabilities(
+        self, model: TextClassifier, documents: Documents
+    ) -> NDArray[np.floating]:
+        """Log-probabilities `[documents, labels]`, each document's computed by some one process."""
+        batches = list(model.evaluation_batches(documents))
+        mine = batches[self.accelerator.process_index :: self.accelerator.num_processes]
+        return _log_softmax(self.accelerator.reduce(model.logits(documents, iter(mine)), "sum"))
+
+    def _steps(self, train: Documents, seed: int, epoch: int) -> list[list[Integers]]:
+        return training_batches(
+            train.lengths,
+            self.batch_size,
+            seed,
+            epoch,
+            self.accelerator.num_processes,
+            self.batches_by_length,
+        )
+
+
+def _trained(model: TextClassifier) -> list[torch.nn.Parameter]:
+    return [each for each in model.parameters() if each.requires_grad]
+
+
+def _log_softmax(logits: Tensor) -> NDArray[np.floating]:
+    return logits.cpu().double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
+
+
+def _totals(logits: Tensor, labels: Tensor) -> NDArray[np.floating]:
+    """Loss, number of right answers and number of documents."""
+    loss = functional.cross_entropy(logits, labels, reduction="sum")
+    correct = (logits.argmax(dim=1) == labels).sum()
+    return np.array([float(loss), float(correct), len(labels)])
+
+
+def _log_line(metrics: Metrics, better: bool, seconds: float) -> str:
+    splits = ", ".join(
+        f"{split} loss {metrics[f'{split}_loss']:.4f} accuracy {metrics[f'{split}_accuracy']:.4f}"
+        for split in ("training", "validation")
+    )
+    return f"epoch {metrics['epoch']}: {splits}, {seconds:.2f} s{', best so far' if better else ''}"
 
 
 def _flat(config: Any, path: str = "") -> dict[str, Any]:

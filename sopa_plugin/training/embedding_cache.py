@@ -6,15 +6,17 @@ import os
 import platform
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from sopa_plugin.data.batches import Documents
-from sopa_plugin.models.text_classifier import TextClassifier
+from sopa_plugin.models import TextClassifier
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
 def can_cache(model: TextClassifier) -> bool:

@@ -4,49 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from accelerate import Accelerator
-from datasets import Dataset
-from numpy.typing import NDArray
-
-from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.split_files import SPLITS
 from sopa_plugin.errors import UserError
-from sopa_plugin.models import Model, TextClassifier, load_model
+from sopa_plugin.models import Model, load_model
 from sopa_plugin.registry import build
-from sopa_plugin.training.metrics import classification_metrics
+from sopa_plugin.training.metrics import Metrics, classification_metrics
 from sopa_plugin.training.run_folder import read_config
 
-
-def evaluate_split(
-    prefix: str,
-    log_probabilities: NDArray[np.floating],
-    labels: Sequence[int] | NDArray[np.integer],
-) -> dict[str, Any]:
-    """Metrics under AllenNLP's flat names (`test_accuracy`)."""
-    metrics = classification_metrics(log_probabilities, np.array(labels))
-    return {f"{prefix}_{name}": value for name, value in metrics.items()}
-
-
-def shared_log_probabilities(
-    model: TextClassifier, documents: Documents, accelerator: Accelerator
-) -> NDArray[np.floating]:
-    """Log-probabilities `[documents, labels]`, each document's computed by some one process.
-
-    Every process gets all of them.
-    """
-    batches = list(model.evaluation_batches(documents))
-    mine = batches[accelerator.process_index :: accelerator.num_processes]
-    logits = accelerator.reduce(model.logits(documents, iter(mine)), "sum")
-    return logits.cpu().double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def evaluate_run(
     folder: str | Path, data: Sequence[str] = (), device: str = "cpu"
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Metrics]:
     """Metrics of a run's model: on its own dev and test sets, or on `data`.
 
     Arguments:
@@ -83,16 +57,16 @@ def _read(params: dict[str, Any], path: str, labels: list[str]) -> Dataset:
     return reader.read_file(test, labels) if isinstance(test, Path) else reader.read()["test"]
 
 
-def _evaluate(model: Model, split: str, data: Dataset) -> dict[str, Any]:
+def _evaluate(model: Model, split: str, data: Dataset) -> Metrics:
     names = data.features["label"].names
-    unknown = {names[number] for number in data["label"]} - set(model.labels)
+    columns = data[:]
+    unknown = {names[number] for number in columns["label"]} - set(model.labels)
     if unknown:
         raise UserError(
             f"the {split} set has the label '{min(unknown)}', which the model does not know; "
             f"expected {', '.join(model.labels)}"
         )
     # by name: the same class may have another number in other data
-    number_of = {label: number for number, label in enumerate(model.labels)}
-    labels = [number_of[names[number]] for number in data["label"]]
-    metrics = classification_metrics(model.log_probabilities(data["text"]), np.array(labels))
+    labels = [model.labels.index(names[number]) for number in columns["label"]]
+    metrics = classification_metrics(model.log_probabilities(columns["text"]), labels)
     return {"split": split, **metrics}

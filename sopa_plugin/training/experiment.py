@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import accelerate
-import datasets
-import torch
-import transformers
-from accelerate.utils import set_seed
-from datasets import ClassLabel, Dataset, DatasetDict
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.tokenizers import Tokenizer
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import Model
-from sopa_plugin.registry import Lazy, build, fill_defaults, imported_plugins
-from sopa_plugin.training.evaluation import evaluate_split
-from sopa_plugin.training.model_card import model_card
+from sopa_plugin.registry import (
+    Bound,
+    ConfigError,
+    Lazy,
+    build,
+    fill_defaults,
+    imported_plugins,
+)
+from sopa_plugin.training.card import model_card
+from sopa_plugin.training.metrics import Metrics, split_metrics
+from sopa_plugin.training.processes import by_all, processes
 from sopa_plugin.training.run_folder import RunFolder
-from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
+from sopa_plugin.training.trainer import OnEpoch, Trainer
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 MAX_SEED = 2**31 - 1  # NumPy takes 32 bits, and every process adds its number
+Seed = Annotated[int, Bound(at_least=0, at_most=MAX_SEED)]
 
 logger = logging.getLogger(__name__)
 
 
 class Experiment:
-    """What the top level of a config holds.
+    """What the top level of a config holds: one run.
 
     Arguments:
         dataset: reads the data.
@@ -50,7 +58,7 @@ class Experiment:
         model: Lazy[Model],
         trainer: Lazy[Trainer] = Lazy(Trainer, "accelerate"),  # noqa: B008
         tokenizer: Lazy[Tokenizer] = Lazy(Tokenizer, "whitespace"),  # noqa: B008
-        seed: int = 1,
+        seed: Seed = 1,
     ) -> None:
         self.dataset = dataset
         self.model = model
@@ -60,9 +68,7 @@ class Experiment:
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Whether the seed is one, and whether the trainer can train the model."""
-        if not 0 <= params["seed"] <= MAX_SEED:
-            yield "seed", f"expected a number from 0 to {MAX_SEED}, found {params['seed']}"
+        """Whether the trainer can train the model."""
         trainer = Trainer.by_name(params["trainer"]["type"])
         model = Model.by_name(params["model"]["type"])
         if not issubclass(model, trainer.trains):
@@ -79,56 +85,55 @@ class Experiment:
 
     def run(self, run: RunFolder, on_epoch: OnEpoch | None = None) -> Metrics:
         """Reads, builds, trains, tests and saves; the metrics."""
+        from accelerate.utils import set_seed
+
         if self.dataset.is_embedded_sample:
             logger.info("training on the embedded sample: figures say nothing about real data")
         _log_versions()
         set_seed(self.seed)
-        data = self.dataset.read()
-        _check_data(data)
-        tokenizer = self._build_tokenizer(data)
-        labels: list[str] = data["train"].features["label"].names
-        model = self.model.construct(tokenizer=tokenizer, labels=labels)
-        trainer = self.trainer.construct()
-        trainer.set_up(model, run)
+        data, model, trainer = by_all(lambda: self._prepare(run))
         sizes = {split: len(each) for split, each in data.items()}
-        logger.info("data: %s: %s; classes: %s", self.dataset.describe(), sizes, ", ".join(labels))
+        described = self.dataset.describe()
+        logger.info("data: %s: %s; classes: %s", described, sizes, ", ".join(model.labels))
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         run.start()
         metrics = trainer.train(model, data, run, self.seed, on_epoch)
         if "test" in data:
-            log_probabilities = trainer.log_probabilities(model, data["test"]["text"])
-            metrics |= evaluate_split("test", log_probabilities, data["test"]["label"])
-            run.log_predictions("test", labels, data["test"]["label"], log_probabilities)
+            test = data["test"][:]
+            log_probabilities = trainer.log_probabilities(model, test["text"])
+            metrics |= split_metrics("test", log_probabilities, test["label"])
+            run.log_predictions("test", model.labels, test["label"], log_probabilities)
         metrics |= {f"parameters_{key}": n for key, n in model.parameter_counts().items()}
         model.to_device("cpu")
-        run.finish(model, metrics, self._card(run, labels, sizes, metrics))
+        name, sample = run.path.resolve().name, self.dataset.is_embedded_sample
+        card = model_card(
+            name, described, sample, model.labels, sizes, run.config, metrics, imported_plugins()
+        )
+        run.finish(model, metrics, card)
         logger.info("%s", _result_line(metrics, run.path))
         return metrics
+
+    def _prepare(self, run: RunFolder) -> tuple[DatasetDict, Model, Trainer]:
+        """All that can fail for the data or the machine, before there is a run folder."""
+        data = self.dataset.read()
+        _check_data(data)
+        tokenizer = self._build_tokenizer(data)
+        labels = data["train"].features["label"].names
+        model = self.model.construct(tokenizer=tokenizer, labels=labels)
+        trainer = self.trainer.construct()
+        trainer.set_up(model, run)
+        return data, model, trainer
 
     def _build_tokenizer(self, data: DatasetDict) -> PreTrainedTokenizerBase:
         params = fill_defaults(Model, self.model.params)
         words = Model.by_name(params["type"]).pretrained_words(params)
         tokenizer = self.tokenizer.construct().build(
-            data["train"]["text"], data["dev"]["text"], words
+            data["train"]["text"][:], data["dev"]["text"][:], words
         )
         if self.dataset.lowercase:
             _lowercase(tokenizer)
         return tokenizer
-
-    def _card(
-        self, run: RunFolder, labels: list[str], sizes: dict[str, int], metrics: Metrics
-    ) -> str:
-        return model_card(
-            run.path.resolve().name,
-            self.dataset.describe(),
-            self.dataset.is_embedded_sample,
-            labels,
-            sizes,
-            run.config,
-            metrics,
-            imported_plugins(),
-        )
 
 
 def run_experiment(
@@ -148,18 +153,47 @@ def run_experiment(
         on_epoch: called with each epoch's metrics.
 
     Raises `ConfigError` with every problem of the config, before anything is read, and `UserError`
-    for a folder that is in the way and for faults of the data.
+    for a folder that is in the way or in use, and for faults of the data.
     """
     filled = fill_defaults(Experiment, dict(config))
-    run = RunFolder(folder, filled, force, recover)
-    if run.finished is not None:
-        logger.info("%s: this run had finished", run.path)
-        return dict(run.finished)
-    experiment: Experiment = build(Experiment, filled)
-    try:
-        return experiment.run(run, on_epoch)
-    finally:
-        run.close_log()
+    with RunFolder(folder, filled, force, recover) as run:
+        changed = [] if run.before is None else config_changes(run.before, filled)
+        if changed:
+            raise UserError(
+                f"{run.path}: the run in this folder has another config; it differs at "
+                f"{', '.join(changed)}. Recover it with the same config, or begin anew with "
+                "--force or in another folder (-s)"
+            )
+        if run.finished is not None:
+            logger.info("%s: this run had finished", run.path)
+            return dict(run.finished)
+        experiment: Experiment = build(Experiment, filled)
+        try:
+            return experiment.run(run, on_epoch)
+        except RuntimeError as error:  # of gloo or NCCL
+            if processes().num_processes > 1 and "clos" in str(error).lower():
+                raise UserError("another of the processes has ended; see its error") from error
+            raise
+
+
+def config_changes(before: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """The paths at which a filled-in config differs from that of a run.
+
+    A default that the run does not know, since this version is younger, is no difference.
+    """
+    with suppress(ConfigError):  # of options that are no more
+        before = fill_defaults(Experiment, dict(before))
+    return sorted(_differences(before, config))
+
+
+def _differences(old: Any, new: Any, path: str = "") -> Iterable[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in old.keys() | new.keys():
+            yield from _differences(
+                old.get(key), new.get(key), f"{path}.{key}" if path else str(key)
+            )
+    elif old != new:
+        yield path
 
 
 def _result_line(metrics: Metrics, path: Path) -> str:
@@ -177,16 +211,23 @@ def _check_data(data: DatasetDict) -> None:
         if split not in data or not len(data[split]):
             raise UserError(f"the data have no {split} examples; expected at least one")
     names = _label_names(data["train"])
-    known = set(data["train"]["label"])
+    known = set(data["train"]["label"][:])
     for split, each in data.items():
         if _label_names(each) != names:
             raise UserError(f"the {split} set has other classes than train: {_label_names(each)}")
-        strange = sorted(set(each["label"]) - known)
-        if strange:
-            raise UserError(f"the {split} set has the label {strange[0]}, which train lacks")
+        for number in sorted(set(each["label"][:]) - known):
+            if not 0 <= number < len(names):
+                raise UserError(f"the {split} set has the label {number}, which is of no class")
+            raise TrainingFailed(
+                f"the {split} set has examples of the class '{names[number]}', of which the "
+                "training set has none (of a small subset, another dataset.subsample_seed may "
+                "have some)"
+            )
 
 
 def _label_names(data: Dataset) -> list[str]:
+    from datasets import ClassLabel
+
     label = data.features.get("label")
     if not isinstance(label, ClassLabel):
         raise UserError("the data have no column `label` of the type ClassLabel")
@@ -208,12 +249,6 @@ def _lowercase(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def _log_versions() -> None:
-    logger.info(
-        "sopa_plugin %s, Python %s, torch %s, transformers %s, datasets %s, accelerate %s",
-        __version__,
-        platform.python_version(),
-        torch.__version__,
-        transformers.__version__,
-        datasets.__version__,
-        accelerate.__version__,
-    )
+    packages = ("torch", "transformers", "datasets", "accelerate")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    logger.info("sopa_plugin %s, Python %s, %s", __version__, platform.python_version(), versions)

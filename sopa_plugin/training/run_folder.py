@@ -7,19 +7,19 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import read_json, write_file
+from sopa_plugin.files import is_left_aside, read_json, remove_left_aside, write_file
 from sopa_plugin.models import Model
-from sopa_plugin.training.processes import processes
+from sopa_plugin.training.lock import HOLDER, LOCK, FolderLock
+from sopa_plugin.training.processes import by_first, processes
 
 CONFIG = "experiment.json"
 EPOCHS = "epochs.jsonl"
@@ -35,7 +35,10 @@ class RunFolder:
     """Where a run keeps everything: config, log, checkpoints, and in the end the model.
 
     Every file but the log is written aside and renamed; `metrics.json` comes last, so a folder that
-    has it is complete. Among several processes, only the first one writes.
+    has it is complete. The folder is locked from the moment that a run in it is to be continued or
+    replaced, a new one from `start` on, until `close`. With `--force` the old run is kept beside
+    the new one until that has begun: after a kill at any moment, the next start finds the one or
+    the other at the path. Among several processes, only the first one writes.
 
     Arguments:
         path: the folder.
@@ -44,7 +47,7 @@ class RunFolder:
         recover: continue the run in it, or begin it if there is none.
 
     Attributes:
-        recovering: whether there is a run to continue.
+        before: the config of the run to continue; None where a run begins.
         finished: its metrics, if it had finished.
 
     Raises `UserError` if the folder is there and neither is wanted or possible.
@@ -57,65 +60,22 @@ class RunFolder:
         force: bool = False,
         recover: bool = False,
     ) -> None:
-        self.path = Path(path)
-        self.config = dict(config)
-        self._force = force
-        self._handler: logging.Handler | None = None
-        found: list[Any] = [None, None]
-        if processes().is_main_process:  # the others may come when it has begun already
-            self._tidy()
-            found = [self._look(force, recover), self._finished() if recover else None]
-        self.recovering, self.finished = broadcast_object_list(found)
-
-    def _tidy(self) -> None:
-        """Sees to what a killed `--force` left beside the folder: puts it back, or removes it."""
-        for left in self._left_beside("old"):
-            missing = not self.path.exists() or _is_empty_folder(self.path)
-            if missing and is_run_folder(left):
-                if self.path.exists():
-                    self.path.rmdir()
-                os.rename(left, self.path)
-                logger.warning("%s: put back; a killed run with --force had moved it", self.path)
-            else:
-                _remove(left)
-                logger.info("%s: removed; a killed run with --force had left it", left)
-        for left in self._left_beside("new"):
-            _remove(left)
-
-    def _left_beside(self, what: str) -> list[Path]:
-        """Folders as `_beside` names them, of any process; the newest first."""
-        name = re.compile(rf"\.{re.escape(self.path.name)}\.{what}-\d+")
-        if not self.path.parent.is_dir():
-            return []
-        beside = self.path.parent.iterdir()
-        left = [each for each in beside if name.fullmatch(each.name) and each.is_dir()]
-        return sorted(left, key=lambda each: each.stat().st_mtime, reverse=True)
-
-    def _look(self, force: bool, recover: bool) -> bool:
-        """Whether there is a run to continue; raises `UserError` if the folder is in the way."""
         if force and recover:
             raise UserError("--force begins anew and --recover continues: give one of them")
-        occupied = self.path.exists() and not _is_empty_folder(self.path)
-        if recover and occupied:
-            self._check_recoverable()
-        elif occupied and not force:
-            raise self._occupied()
-        elif occupied and not is_run_folder(self.path):
-            raise UserError(
-                f"{self.path}: not the folder of a run (no {CONFIG} of an experiment in it), so "
-                "--force does not delete it; choose another folder with -s"
-            )
-        return recover and occupied
+        self.path = Path(path)
+        self.config = dict(config)
+        self._force, self._recover = force, recover
+        self._handler: logging.Handler | None = None
+        self._lock: FolderLock | None = None
+        self.before: dict[str, Any] | None
+        self.finished: dict[str, Any] | None
+        self.before, self.finished = by_first(self._claim)
 
-    def _occupied(self) -> UserError:
-        return UserError(
-            f"{self.path}: the output folder exists already; choose another with -s, replace it "
-            "with --force, or continue its run with --recover"
-        )
+    def __enter__(self) -> Self:
+        return self
 
-    def _finished(self) -> dict[str, Any] | None:
-        file = self.path / METRICS
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def checkpoints(self) -> Path:
@@ -128,21 +88,19 @@ class RunFolder:
         return self.path / ".cache"
 
     def start(self) -> None:
-        """Makes the folder, or the folder of a recovered run ready."""
-        state = processes()
-        if state.is_main_process:
-            if self.recovering:
-                shutil.rmtree(self.cache, ignore_errors=True)
-            else:
-                self._make()
-            self._log_to_file()
-        state.wait_for_everyone()
+        """Makes the folder, or the folder of a continued run ready."""
+        by_first(self._begin if self.before is None else self._tidy_inside)
+
+    def check(self) -> None:
+        """Raises `UserError` if the folder was deleted or replaced since this run began in it."""
+        if self._lock is not None and not self._lock.is_in_place:
+            raise UserError(
+                f"{self.path}: the folder was deleted or replaced while this run was training"
+            )
 
     def log_epochs(self, history: Iterable[Mapping[str, Any]]) -> None:
         """Writes one line of JSON an epoch."""
-        if processes().is_main_process:
-            lines = [json.dumps(metrics) + "\n" for metrics in history]
-            write_file(self.path / EPOCHS, "".join(lines))
+        self._write(EPOCHS, "".join(json.dumps(metrics) + "\n" for metrics in history))
 
     def log_predictions(
         self,
@@ -159,8 +117,6 @@ class RunFolder:
             gold: true class numbers, `[examples]`.
             log_probabilities: `[examples, classes]`.
         """
-        if not processes().is_main_process:
-            return
         lines = []
         for label, scores in zip(gold, log_probabilities, strict=True):
             probabilities = [round(float(each), 6) for each in np.exp(scores)]
@@ -170,78 +126,142 @@ class RunFolder:
                 "probabilities": dict(zip(labels, probabilities, strict=True)),
             }
             lines.append(json.dumps(line, ensure_ascii=False) + "\n")
-        write_file(self.path / PREDICTIONS.format(split=split), "".join(lines))
+        self._write(PREDICTIONS.format(split=split), "".join(lines))
 
     def finish(self, model: Model, metrics: Mapping[str, Any], card: str) -> None:
         """Saves the model with its tokenizer, the model card and, last, `metrics.json`."""
-        state = processes()
-        if state.is_main_process:
-            saving = self.path / ".saving"
-            shutil.rmtree(saving, ignore_errors=True)
-            saving.mkdir()
-            try:
-                model.save(saving)
-            except SafetensorError as error:  # what safetensors makes of a full disk
-                raise UserError(
-                    f"{self.path}: the model cannot be written ({error}); make room, then "
-                    "continue the run with --recover"
-                ) from error
-            mode = (self.path / CONFIG).stat().st_mode
-            for file in sorted(saving.iterdir()):
-                file.chmod(mode)  # safetensors would keep its files to their owner
-                os.replace(file, self.path / file.name)
-            saving.rmdir()
-            shutil.rmtree(self.cache, ignore_errors=True)
-            write_file(self.path / CARD, card)
-            write_file(self.path / METRICS, json.dumps(metrics, indent=2) + "\n")
-        state.wait_for_everyone()
+        by_first(lambda: self._save(model, metrics, card))
 
-    def _make(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        new, old = self._beside("new"), self._beside("old")
-        new.mkdir()
-        write_file(new / CONFIG, json.dumps(self.config, indent=2) + "\n")
-        if self._force and self.path.exists():
-            os.rename(self.path, old)
-        elif _is_empty_folder(self.path):
-            self.path.rmdir()
-        try:
-            os.rename(new, self.path)
-        except OSError:
-            _remove(new)
-            if self.path.exists():  # another run began while this one read its data
-                raise self._occupied() from None
-            raise
-        _remove(old)
-
-    def _beside(self, what: str) -> Path:
-        return self.path.parent / f".{self.path.name}.{what}-{os.getpid()}"
-
-    def _log_to_file(self) -> None:
-        handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        self.close_log()
-        self._handler = handler
-        logging.getLogger("sopa_plugin").addHandler(handler)
-
-    def close_log(self) -> None:
-        """Ends the log: what the process does next is not of this run."""
+    def close(self) -> None:
+        """Ends the log, since what the process does next is not of this run, and the lock."""
         if self._handler is not None:
             logging.getLogger("sopa_plugin").removeHandler(self._handler)
             self._handler.close()
             self._handler = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
-    def _check_recoverable(self) -> None:
+    def _claim(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """The config and, if it has finished, the metrics of the run to continue.
+
+        Takes the lock of a run that is to be continued or replaced.
+        """
+        self._check_name()
+        self._tidy_beside()
+        if not self.path.exists() or _is_empty(self.path):
+            return None, None
+        if not (self._force or self._recover):
+            raise self._occupied()
         if not is_run_folder(self.path):
-            raise UserError(f"{self.path}: not the folder of a run; there is nothing to recover")
-        before = read_config(self.path)
-        changed = sorted(_differences(before, self.config))
-        if changed:
             raise UserError(
-                f"{self.path}: the run in this folder has another config; it differs at "
-                f"{', '.join(changed)}. Recover it with the same config, or begin anew with "
-                "--force or in another folder (-s)"
+                f"{self.path}: not the folder of a run (no {CONFIG} of an experiment in it), so "
+                "there is nothing to recover and --force does not delete it; choose another "
+                "folder with -s"
             )
+        if self._force or not (self.path / METRICS).exists():
+            self._lock = FolderLock(self.path)
+        if self._force:
+            return None, None
+        finished = self.path / METRICS  # perhaps only just
+        return (
+            read_config(self.path),
+            read_json(finished, "the metrics of a run") if finished.exists() else None,
+        )
+
+    def _check_name(self) -> None:
+        try:
+            str(self.path).encode("utf-8")
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{str(self.path)!a}: the name of the output folder is not UTF-8, in which models "
+                "cannot be saved; choose another with -s"
+            ) from None
+
+    def _occupied(self) -> UserError:
+        return UserError(
+            f"{self.path}: the output folder exists already; choose another with -s, replace it "
+            "with --force, or continue its run with --recover"
+        )
+
+    def _tidy_beside(self) -> None:
+        """Sees to what a killed `--force` left beside the folder: puts it back, or removes it."""
+        for left in self._left_beside():
+            try:
+                lock = FolderLock(left)
+            except (UserError, OSError):  # of a living process, or gone meanwhile
+                continue
+            missing = not self.path.exists() or _is_empty(self.path)
+            if missing and ".old-" in left.name and is_run_folder(left):
+                _remove(self.path)
+                os.rename(left, self.path)
+                lock.folder = self.path
+                logger.warning("%s: put back; a killed run with --force had moved it", self.path)
+            else:
+                _remove(left)
+                logger.info("%s: removed; a killed run with --force had left it", left)
+            lock.release()
+
+    def _left_beside(self) -> list[Path]:
+        """Folders as a run that replaces another moves aside, the newest first."""
+        name = re.compile(rf"\.{re.escape(self.path.name)}\.(old|new)-\d+")
+        if not self.path.parent.is_dir():
+            return []
+        beside = self.path.parent.iterdir()
+        left = [each for each in beside if name.fullmatch(each.name) and each.is_dir()]
+        return sorted(left, key=lambda each: each.stat().st_mtime, reverse=True)
+
+    def _begin(self) -> None:
+        """Makes the folder with the config in it, in the place of what is there if that may go."""
+        if self._force and self._lock is None:  # a run may have come while this one read its data
+            self._claim()
+        replaced, old = self._lock, self.path.with_name(f".{self.path.name}.old-{os.getpid()}")
+        if replaced is not None:
+            os.rename(self.path, old)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock(self.path)
+        if not _is_empty(self.path):  # another run began just now
+            self.close()
+            raise self._occupied()
+        write_file(self.path / CONFIG, json.dumps(self.config, indent=2) + "\n")
+        if replaced is not None:
+            _remove(old)
+            replaced.release()
+        self._log_to_file()
+
+    def _tidy_inside(self) -> None:
+        """Removes what a killed run left in its folder."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+        remove_left_aside(self.path)
+        self._log_to_file()
+
+    def _log_to_file(self) -> None:
+        self._handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
+        self._handler.setFormatter(
+            logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        )
+        logging.getLogger("sopa_plugin").addHandler(self._handler)
+
+    def _write(self, name: str, content: str) -> None:
+        if processes().is_main_process:
+            self.check()
+            write_file(self.path / name, content)
+
+    def _save(self, model: Model, metrics: Mapping[str, Any], card: str) -> None:
+        self.check()
+        saving = self.path / ".saving"
+        shutil.rmtree(saving, ignore_errors=True)
+        saving.mkdir()
+        with _one_error(f"{self.path}: the model"):
+            model.save(saving)
+        mode = (self.path / CONFIG).stat().st_mode
+        for file in sorted(saving.iterdir()):
+            file.chmod(mode)  # safetensors would keep its files to their owner
+            os.replace(file, self.path / file.name)
+        saving.rmdir()
+        shutil.rmtree(self.cache, ignore_errors=True)
+        write_file(self.path / CARD, card)
+        write_file(self.path / METRICS, json.dumps(metrics, indent=2) + "\n")
 
 
 def is_run_folder(path: Path) -> bool:
@@ -258,8 +278,27 @@ def read_config(path: Path) -> dict[str, Any]:
     return read_json(path / CONFIG, "the folder of a run")  # type: ignore[no-any-return]
 
 
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and next(path.iterdir(), None) is None
+@contextmanager
+def _one_error(what: str) -> Iterator[None]:
+    """Makes a `UserError` of a full disk, as which libraries raise this and that."""
+    try:
+        yield
+    except Exception as error:
+        # tokenizers and safetensors name the system's error in their message alone
+        if isinstance(error, OSError) or "os error" in str(error):
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"{what} cannot be written ({reason}); mend that, then continue the run with "
+                "--recover"
+            ) from error
+        raise
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a folder holds nothing but what a start that failed may leave."""
+    return path.is_dir() and all(
+        each.name in (LOCK, HOLDER) or is_left_aside(each) for each in path.iterdir()
+    )
 
 
 def _remove(path: Path) -> None:
@@ -268,14 +307,3 @@ def _remove(path: Path) -> None:
         path.unlink()
     else:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _differences(old: Any, new: Any, path: str = "") -> Iterable[str]:
-    """The paths at which two configs differ."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in old.keys() | new.keys():
-            yield from _differences(
-                old.get(key), new.get(key), f"{path}.{key}" if path else str(key)
-            )
-    elif old != new:
-        yield path

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from datasets import DatasetDict
 
 from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.extras import require
 from sopa_plugin.models import Model
 from sopa_plugin.models.linear_model import LinearModel
-from sopa_plugin.training.evaluation import evaluate_split
-from sopa_plugin.training.metrics import training_summary
+from sopa_plugin.registry import PositiveFloat, PositiveInt
+from sopa_plugin.training.metrics import Metrics, split_metrics, training_summary
 from sopa_plugin.training.run_folder import RunFolder
-from sopa_plugin.training.trainer import Metrics, OnEpoch, Trainer
+from sopa_plugin.training.trainer import OnEpoch, Trainer
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 logger = logging.getLogger(__name__)
 
@@ -39,23 +40,16 @@ class SklearnTrainer(Trainer):
     trains: ClassVar[type[Model]] = LinearModel
 
     def __init__(
-        self, C: float = 1.0, max_iter: int = 1000, tol: float = 1e-4, balanced: bool = False
+        self,
+        C: PositiveFloat = 1.0,
+        max_iter: PositiveInt = 1000,
+        tol: PositiveFloat = 1e-4,
+        balanced: bool = False,
     ) -> None:
         self.C = C
         self.max_iter = max_iter
         self.tol = tol
         self.balanced = balanced
-        for key, message in self.check_params(vars(self)):
-            raise ValueError(f"{key}: {message}")
-
-    @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with values that type hints cannot tell."""
-        for key in ("C", "tol"):
-            if params[key] <= 0:
-                yield key, f"expected a number above 0, found {params[key]}"
-        if params["max_iter"] < 1:
-            yield "max_iter", f"expected at least 1, found {params['max_iter']}"
 
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes sure that scikit-learn is there."""
@@ -72,15 +66,16 @@ class SklearnTrainer(Trainer):
         """Finds the features, then their weights (see `Trainer.train`)."""
         assert isinstance(model, LinearModel)
         began = time.monotonic()
-        labels = {split: np.array(data[split]["label"]) for split in ("train", "dev")}
+        columns = {split: data[split][:] for split in ("train", "dev")}
+        labels = {split: np.array(each["label"]) for split, each in columns.items()}
         _check_classes(labels["train"], model.labels)
-        features = model.fit_features(data["train"]["text"])
+        features = model.fit_features(columns["train"]["text"])
         logger.info("%d features of %d documents", features.shape[1], features.shape[0])
         self._fit(model, features, labels["train"])
         metrics: Metrics = {"epoch": 0}
-        for split, prefix in (("train", "training"), ("dev", "validation")):
-            log_probabilities = model.log_probabilities(data[split]["text"])
-            metrics |= evaluate_split(prefix, log_probabilities, labels[split])
+        for split, name in (("train", "training"), ("dev", "validation")):
+            log_probabilities = model.log_probabilities(columns[split]["text"])
+            metrics |= split_metrics(name, log_probabilities, labels[split])
         run.log_epochs([metrics])
         if on_epoch is not None:
             on_epoch(metrics)

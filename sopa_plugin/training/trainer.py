@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from datasets import DatasetDict
 from numpy.typing import NDArray
 
 from sopa_plugin.models import Model
 from sopa_plugin.registry import Registrable
+from sopa_plugin.training.metrics import Metrics
 from sopa_plugin.training.run_folder import RunFolder
 
-Metrics = dict[str, Any]
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
 OnEpoch = Callable[[Metrics], None]
 
 

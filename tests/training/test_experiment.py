@@ -303,8 +303,8 @@ class CarelessReader(DatasetReader):
     ("case", "message"),
     [
         ("empty", "no train examples"),
-        ("lacking", "the test set has the label 2, which train lacks"),
-        ("negative", "the test set has the label -1, which train lacks"),
+        ("lacking", "examples of the class 'z', of which the training set has none"),
+        ("negative", "the test set has the label -1, which is of no class"),
     ],
 )
 def test_a_careless_reader_is_found_out(

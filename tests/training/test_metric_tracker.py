@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sopa_plugin.training.metric_tracker import MetricTracker
+from sopa_plugin.training.metrics import MetricTracker
 
 
 def test_smaller_loss_is_better_and_equal_is_not() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from sopa_plugin.registry import Lazy, check
 from sopa_plugin.training import Optimizer, Scheduler
-from sopa_plugin.training.schedulers import Schedule
+from sopa_plugin.training.schedules import Schedule
 
 REQUIRED: dict[str, dict[str, Any]] = {
     "constant": {"total_iters": 2},

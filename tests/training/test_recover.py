@@ -80,7 +80,7 @@ def options() -> dict[str, Any]:
 
 # 60 documents in batches of 16: 4 steps an epoch, a checkpoint after each
 TRAINING = "sopa_plugin.training"
-STEP = f"{TRAINING}.training_loop:TrainingLoop._optimizer_step"
+STEP = f"{TRAINING}.accelerate_trainer:AccelerateTrainer._optimizer_step"
 MOMENTS = [
     pytest.param(1, STEP, id="before-anything"),
     pytest.param(7, STEP, id="mid-epoch"),
@@ -92,7 +92,7 @@ MOMENTS = [
         f"{TRAINING}.accelerate_trainer:AccelerateTrainer.log_probabilities",
         id="after-training",
     ),
-    pytest.param(1, f"{TRAINING}.run_folder:os.replace", id="begun"),
+    pytest.param(1, "sopa_plugin.files:os.replace", id="begun"),
     pytest.param(1, f"{TRAINING}.run_folder:RunFolder.finish", id="before-saving"),
     pytest.param(1, "transformers:PreTrainedTokenizerBase.save_pretrained", id="mid-saving"),
 ]
@@ -151,7 +151,7 @@ def test_what_cannot_be_recovered_is_refused(
     (checkpoint,) = (run / "checkpoints").iterdir()
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=rf"{checkpoint.name}: cannot be read"):
+    with pytest.raises(UserError, match=rf"{checkpoint.name}: damaged"):
         run_experiment(mine, run, recover=True)
     checkpoint.write_bytes(whole)
     # and nothing of this was its end

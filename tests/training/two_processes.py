@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sopa_plugin.models import TextClassifier
-from sopa_plugin.training import run_experiment
+from sopa_plugin.training import AccelerateTrainer, run_experiment
 from sopa_plugin.training.processes import processes
-from sopa_plugin.training.training_loop import TrainingLoop
 
 
 class Stopped(Exception):
@@ -20,7 +19,7 @@ class Stopped(Exception):
 def main(config: dict[str, Any], folder: Path) -> None:
     trained: list[list[list[int]]] = []  # by epoch and step
     evaluated: list[int] = []
-    make_batch, train_epoch = TextClassifier.make_batch, TrainingLoop._train_epoch
+    make_batch, train_epoch = TextClassifier.make_batch, AccelerateTrainer._train_epoch
 
     def watched_batch(model: TextClassifier, documents: Any, numbers: Any) -> Any:
         if model.training:
@@ -29,29 +28,29 @@ def main(config: dict[str, Any], folder: Path) -> None:
             evaluated.extend(numbers.tolist())
         return make_batch(model, documents, numbers)
 
-    def watched_epoch(loop: TrainingLoop, began: float) -> Any:
+    def watched_epoch(trainer: AccelerateTrainer, *args: Any) -> Any:
         trained.append([])
-        return train_epoch(loop, began)
+        return train_epoch(trainer, *args)
 
     TextClassifier.make_batch = watched_batch  # type: ignore[method-assign]
-    TrainingLoop._train_epoch = watched_epoch  # type: ignore[method-assign]
+    AccelerateTrainer._train_epoch = watched_epoch  # type: ignore[method-assign]
     metrics = run_experiment(config, folder / "run")
     seen = {"trained": trained[:], "evaluated": evaluated[:]}
 
-    steps, optimizer_step = 0, TrainingLoop._optimizer_step
+    steps, optimizer_step = 0, AccelerateTrainer._optimizer_step
 
-    def stopping_step(loop: TrainingLoop, group: Any) -> Any:
+    def stopping_step(trainer: AccelerateTrainer, *args: Any) -> Any:
         nonlocal steps
         steps += 1
         if steps == 4:  # in the middle of the second epoch
             raise Stopped
-        return optimizer_step(loop, group)
+        return optimizer_step(trainer, *args)
 
-    TrainingLoop._optimizer_step = stopping_step  # type: ignore[method-assign]
+    AccelerateTrainer._optimizer_step = stopping_step  # type: ignore[method-assign]
     try:
         run_experiment(config, folder / "stopped")
     except Stopped:
-        TrainingLoop._optimizer_step = optimizer_step  # type: ignore[method-assign]
+        AccelerateTrainer._optimizer_step = optimizer_step  # type: ignore[method-assign]
     recovered = run_experiment(config, folder / "stopped", recover=True)
 
     state = processes()

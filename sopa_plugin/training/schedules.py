@@ -1,15 +1,34 @@
-"""Learning-rate schedulers by name: torch's, and transformers' two with a warm-up."""
+"""Optimizers and learning-rate schedulers by name: torch's, and two with a warm-up."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar
 
 import torch
 from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
-from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from sopa_plugin.registry import Lazy, Registrable
+
+# LBFGS asks for a closure, SparseAdam for sparse gradients, Muon (torch 2.9) for matrices only
+_UNSUITED = {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
+
+
+class Optimizer(Registrable):
+    """A torch optimizer, by its class name in lower case (`adam`, `sgd`, ...) or dotted path.
+
+    Its arguments are torch's own; the parameters are handed over.
+    """
+
+    default_implementation: ClassVar[str | None] = "adam"
+    handed_over: ClassVar[frozenset[str]] = frozenset({"params"})
+    also_accepts: ClassVar[tuple[type, ...]] = (torch.optim.Optimizer,)
+
+
+for _name, _class in inspect.getmembers(torch.optim, inspect.isclass):
+    if issubclass(_class, torch.optim.Optimizer) and _name not in _UNSUITED:
+        Optimizer.register(_name.lower())(_class)
 
 
 class Scheduler(Registrable):
@@ -35,6 +54,8 @@ def linear_with_warmup(
     optimizer: torch.optim.Optimizer, total_steps: int, warmup: float = 0.1
 ) -> LRScheduler:
     """Up in a line over the share `warmup` of all steps, then down in a line to 0."""
+    from transformers import get_linear_schedule_with_warmup
+
     return get_linear_schedule_with_warmup(optimizer, round(warmup * total_steps), total_steps)  # type: ignore[no-any-return]
 
 
@@ -43,6 +64,8 @@ def cosine_with_warmup(
     optimizer: torch.optim.Optimizer, total_steps: int, warmup: float = 0.1
 ) -> LRScheduler:
     """Up in a line over the share `warmup` of all steps, then down along a cosine to 0."""
+    from transformers import get_cosine_schedule_with_warmup
+
     return get_cosine_schedule_with_warmup(optimizer, round(warmup * total_steps), total_steps)  # type: ignore[no-any-return]
 
 
@@ -58,8 +81,8 @@ _TORCH: dict[str, type[LRScheduler]] = {
     "polynomial": lr_scheduler.PolynomialLR,
     "step": lr_scheduler.StepLR,
 }
-for _name, _class in _TORCH.items():
-    Scheduler.register(_name)(_class)
+for _name, _scheduler in _TORCH.items():
+    Scheduler.register(_name)(_scheduler)
 
 _EVERY_STEP: tuple[Any, ...] = (
     lr_scheduler.OneCycleLR,
