@@ -230,7 +230,7 @@ def test_what_the_system_refuses_is_one_error(
 ) -> None:
     (project / "file").write_text("a file, so no folder can be made in it")
     assert command(train.main, "mine.jsonnet", "-s", "file/run") == 1
-    assert "error: file: File exists" in capsys.readouterr().err
+    assert "error: file/run: Not a directory" in capsys.readouterr().err
 
 
 def test_a_fault_in_a_process_of_its_own(project: Path) -> None:
