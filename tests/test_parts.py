@@ -86,15 +86,16 @@ def test_encoder_never_looks_at_padding(name: str, mask_type: torch.dtype) -> No
 
 
 @PER_ENCODER
-def test_encoder_keeps_only_masked_tokens_wherever_they_stand(name: str) -> None:
-    encoder = encoder_of(name).eval()
+def test_encoder_refuses_a_mask_that_is_none(name: str) -> None:
+    encoder = encoder_of(name)
     tokens, mask = documents()
-    spread = torch.full((1, 10, DIM), 9.0)
-    places = torch.tensor([1, 2, 5, 6, 9])
-    spread[0, places] = tokens[3, :5]
-    spread_mask = torch.zeros(1, 10, dtype=torch.bool)
-    spread_mask[0, places] = True
-    torch.testing.assert_close(encoder(spread, spread_mask), encoder(tokens[3:4], mask[3:4]))
+    # as many numbers as there are tokens, so nothing else would fail
+    for wrong in (mask[:, 1:], mask.T):
+        with pytest.raises(ValueError, match=r"mask: expected \[5, 12\].* found \["):
+            encoder(tokens, wrong)
+    for holes in (mask.flip(1), mask.index_fill(1, torch.tensor([2]), False)):
+        with pytest.raises(ValueError, match="real tokens first, then its padding"):
+            encoder(tokens, holes)
 
 
 @PER_ENCODER
@@ -158,6 +159,29 @@ def test_head_gives_finite_logits_and_gradients(name: str) -> None:
 @PER_HEAD
 def test_head_is_its_params_and_its_weights(name: str) -> None:
     assert_weights_are_all_the_state(lambda: head_of(name), torch.randn(5, DIM))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value"),
+    [
+        (Seq2VecEncoder, "bilstm", "hidden_dim", 0),
+        (Seq2VecEncoder, "bilstm", "dropout", -0.5),
+        (Seq2VecEncoder, "cnn", "num_filters", 0),
+        (Seq2VecEncoder, "cnn", "window_sizes", [0]),
+        (Seq2VecEncoder, "cnn", "window_sizes", []),
+        (Seq2VecEncoder, "cnn", "window_sizes", [3, 3]),
+        (Seq2VecEncoder, "cnn", "dropout", 1.0),
+        (Seq2VecEncoder, "dan", "word_dropout", 1.0),
+        (ClassifierHead, "mlp", "hidden_dim", 0),
+        (ClassifierHead, "mlp", "dropout", -0.1),
+    ],
+)
+def test_impossible_values_are_named(kind: Any, name: str, key: str, value: Any) -> None:
+    (problem,) = check(kind, {"type": name, key: value}, "model.part")
+    assert problem.path.startswith(f"model.part.{key}")
+    dims = dict.fromkeys(kind.handed_over, 3)
+    with pytest.raises(ValueError, match=key):
+        kind.by_name(name)(**dims, **{key: value})
 
 
 @pytest.mark.parametrize("kind", [Seq2VecEncoder, ClassifierHead, TokenEmbedder])

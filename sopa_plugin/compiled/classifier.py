@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, Words
-from sopa_plugin.encoders import SopaEncoder, boundary_tokens
+from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.registry import import_plugins, imported_plugins
@@ -137,7 +138,7 @@ class CompiledClassifier(nn.Module):
         """Logits `[B, labels]` of documents of word `ids [M]` that start at `offsets [B + 1]`."""
         empty = offsets.diff() == 0
         if self.boundary_width:
-            ids, offsets = boundary_tokens.wrap(
+            ids, offsets = add_boundary_tokens(
                 ids, offsets, len(self.table) - 1, self.boundary_width
             )
         arcs = Arcs(self.table, ids, offsets, self.epsilon)

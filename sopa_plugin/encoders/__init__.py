@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from sopa_plugin.encoders.bilstm import BilstmEncoder
 from sopa_plugin.encoders.cnn import CnnEncoder
-from sopa_plugin.encoders.dan import DanEncoder
-from sopa_plugin.encoders.mean import MeanEncoder
-from sopa_plugin.encoders.packing import Packed, pack, pad
-from sopa_plugin.encoders.seq2vec_encoder import PackedSeq2VecEncoder, Seq2VecEncoder
+from sopa_plugin.encoders.dan import DanEncoder, MeanEncoder
+from sopa_plugin.encoders.seq2vec_encoder import (
+    Packed,
+    PackedSeq2VecEncoder,
+    Seq2VecEncoder,
+    offsets_of,
+    pack,
+    pad,
+)
 from sopa_plugin.encoders.sopa import SopaEncoder
 from sopa_plugin.encoders.sopa_stream import SopaState, SopaStream
 
@@ -22,6 +27,7 @@ __all__ = [
     "SopaEncoder",
     "SopaState",
     "SopaStream",
+    "offsets_of",
     "pack",
     "pad",
 ]

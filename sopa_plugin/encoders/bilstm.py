@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from sopa_plugin.encoders.packing import pack, pad
-from sopa_plugin.encoders.seq2vec_encoder import Seq2VecEncoder
+from sopa_plugin.encoders.seq2vec_encoder import Seq2VecEncoder, pack, pad
+from sopa_plugin.registry import PositiveInt, Rate
 
 
 @Seq2VecEncoder.register("bilstm")
@@ -23,15 +20,10 @@ class BilstmEncoder(Seq2VecEncoder):
         hidden_dim: Dimension of the hidden state of each direction; the paper tries 100, 200 and
             300 (its counts of 844K and 1.5M parameters are 200 and 300 a direction).
         dropout: Probability with which a number of the document vector is dropped in training.
-
-    Raises:
-        ValueError: A dimension below 1, or a dropout outside 0 <= dropout < 1.
     """
 
-    def __init__(self, input_dim: int, hidden_dim: int = 100, dropout: float = 0.0) -> None:
+    def __init__(self, input_dim: int, hidden_dim: PositiveInt = 100, dropout: Rate = 0.0) -> None:
         super().__init__()
-        for key, message in self.check_params({"hidden_dim": hidden_dim, "dropout": dropout}):
-            raise ValueError(f"{key}: {message}")
         self.forward_lstm = nn.LSTM(input_dim, hidden_dim, batch_first=True)
         self.backward_lstm = nn.LSTM(input_dim, hidden_dim, batch_first=True)
         self.dropout = nn.Dropout(dropout)
@@ -59,14 +51,6 @@ class BilstmEncoder(Seq2VecEncoder):
     def get_output_dim(self) -> int:
         """Dimension of the hidden states of both directions."""
         return 2 * self.forward_lstm.hidden_size
-
-    @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with the values of `hidden_dim` and `dropout`."""
-        if params.get("hidden_dim", 1) < 1:
-            yield "hidden_dim", f"expected at least 1, found {params['hidden_dim']}"
-        if not 0 <= params.get("dropout", 0) < 1:
-            yield "dropout", f"expected 0 <= dropout < 1, found {params['dropout']}"
 
 
 def _reversed(tokens: Tensor, lengths: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sopa_plugin.encoders.packing import pack, pad
-from sopa_plugin.encoders.seq2vec_encoder import Seq2VecEncoder
+from sopa_plugin.encoders.seq2vec_encoder import Seq2VecEncoder, pack, pad
+from sopa_plugin.registry import PositiveInt, Rate
 
 
 @Seq2VecEncoder.register("cnn")
@@ -29,21 +29,18 @@ class CnnEncoder(Seq2VecEncoder):
         dropout: Probability with which a number of the document vector is dropped in training.
 
     Raises:
-        ValueError: A count or size below 1, no window size, one given twice, or a dropout outside
-            0 <= dropout < 1.
+        ValueError: No window size, or one given twice.
     """
 
     def __init__(
         self,
         input_dim: int,
-        num_filters: int = 100,
-        window_sizes: tuple[int, ...] = (4,),
-        dropout: float = 0.0,
+        num_filters: PositiveInt = 100,
+        window_sizes: tuple[PositiveInt, ...] = (4,),
+        dropout: Rate = 0.0,
     ) -> None:
         super().__init__()
-        for key, message in self.check_params(
-            {"num_filters": num_filters, "window_sizes": window_sizes, "dropout": dropout}
-        ):
+        for key, message in self.check_params({"window_sizes": window_sizes}):
             raise ValueError(f"{key}: {message}")
         self.input_dim = input_dim
         self.num_filters = num_filters
@@ -80,14 +77,10 @@ class CnnEncoder(Seq2VecEncoder):
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with the values of `num_filters`, `window_sizes` and `dropout`."""
-        if params.get("num_filters", 1) < 1:
-            yield "num_filters", f"expected at least 1, found {params['num_filters']}"
-        windows = list(params.get("window_sizes", (1,)))
-        if not windows or min(windows) < 1 or len(set(windows)) < len(windows):
-            yield "window_sizes", f"expected different sizes of at least 1, found {windows}"
-        if not 0 <= params.get("dropout", 0) < 1:
-            yield "dropout", f"expected 0 <= dropout < 1, found {params['dropout']}"
+        """Window sizes that are none, or not all different."""
+        windows = list(params["window_sizes"])
+        if not windows or len(set(windows)) < len(windows):
+            yield "window_sizes", f"expected different sizes, at least one; found {windows}"
 
 
 def _best(scores: Tensor, last: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import nn
 
 from sopa_plugin.encoders.cnn import CnnEncoder
 from sopa_plugin.encoders.sopa import SopaEncoder
-from sopa_plugin.encoders.sopa_options import Activation
+from sopa_plugin.encoders.sopa_layers import Activation
 
 
 def from_convolutions(
@@ -52,7 +52,7 @@ def from_convolutions(
         for convolution in convolutions:
             for i in range(convolution.kernel_size[0]):
                 arc = encoder.layout.main_path[i]
-                begin = arc.start + start - arc.first_pattern
+                begin = arc.origin + start
                 columns = slice(begin, begin + convolution.out_channels)
                 encoder.arcs.weight[columns] = convolution.weight[:, :, i]
                 if i == 0 and convolution.bias is not None:
@@ -71,7 +71,7 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
         ValueError: the encoder does something that a max-pooled CNN cannot.
     """
     layout, options = encoder.layout, encoder.options
-    obstacles = {
+    reasons = {
         f"semiring '{options.semiring}'": options.semiring != "max_sum",
         f"encoding '{options.encoding}'": options.encoding != "identity",
         "self-loops": layout.self_loops,
@@ -79,7 +79,7 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
         "boundary tokens": encoder.boundary_width > 0,
         "normalization": not isinstance(encoder.document_vector.norm, nn.Identity),
     }
-    found = [name for name, present in obstacles.items() if present]
+    found = [name for name, present in reasons.items() if present]
     if found:
         raise ValueError(
             f"this encoder is no max-pooled CNN: it has {', '.join(found)}; a CNN is max_sum over "
@@ -97,7 +97,7 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
         with torch.no_grad():
             convolution.bias.zero_()
             for i, arc in enumerate(layout.main_path[: length - 1]):
-                begin = arc.start + patterns[0] - arc.first_pattern
+                begin = arc.origin + patterns[0]
                 columns = slice(begin, begin + len(patterns))
                 convolution.weight[:, :, i] = weight[columns]
                 convolution.bias += bias[columns]

@@ -1,10 +1,12 @@
-"""The base class of everything that turns a document's token vectors into one vector."""
+"""The base classes of encoders, and the two forms in which they take a batch of documents."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from sopa_plugin.registry import Registrable
 
@@ -20,7 +22,8 @@ class Seq2VecEncoder(nn.Module, Registrable):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors `[batch, output_dim]` of `tokens [batch, tokens, input_dim]`.
 
-        `mask [batch, tokens]` is true (or 1) at real tokens; what stands elsewhere never matters.
+        `mask [batch, tokens]` is true (or 1) at real tokens, which come first; what stands behind
+        them never matters.
         """
         raise NotImplementedError
 
@@ -37,9 +40,61 @@ class PackedSeq2VecEncoder(Seq2VecEncoder):
     """An encoder that also takes documents packed, with no padding and shared token rows."""
 
     def forward_packed(self, rows: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
-        """The same document vectors from packed documents (see `sopa_plugin.encoders.packing`).
-
-        `rows [distinct tokens, input_dim]`; token m of the batch has vector `rows[index[m]]`,
-        `index [tokens]`; document b is `index[offsets[b]:offsets[b + 1]]`, `offsets [batch + 1]`.
-        """
+        """The same document vectors from packed documents: see `Packed`."""
         raise NotImplementedError
+
+
+class Packed(NamedTuple):
+    """A batch without padding.
+
+    Token m of the batch has vector `rows[index[m]]`; document b is
+    `index[offsets[b]:offsets[b + 1]]`.
+    """
+
+    rows: Tensor  # [rows, dim]
+    index: Tensor  # type: ignore[assignment]  # [tokens], int64; also a method of tuple
+    offsets: Tensor  # [batch + 1], int64
+
+
+def offsets_of(mask: Tensor) -> Tensor:
+    """Where each document of `mask [batch, tokens]` starts in its packed form: `[batch + 1]`."""
+    return functional.pad(mask.bool().sum(dim=1).cumsum(dim=0), (1, 0))
+
+
+def checked_mask(tokens: Tensor, mask: Tensor) -> Tensor:
+    """`mask [batch, tokens]` of `tokens [batch, tokens, dim]` as booleans.
+
+    Raises:
+        ValueError: the mask has another shape, or a token that is none comes before one that is.
+    """
+    if mask.shape != tokens.shape[:2]:
+        expected, found = list(tokens.shape[:2]), list(mask.shape)
+        raise ValueError(f"mask: expected {expected}, one for each token; found {found}")
+    real = mask.bool()
+    # A graph that is traced cannot depend on what the mask holds.
+    if not torch.compiler.is_compiling() and (real[:, 1:] > real[:, :-1]).any():
+        raise ValueError("mask: expected each document's real tokens first, then its padding")
+    return real
+
+
+def pack(tokens: Tensor, mask: Tensor) -> Packed:
+    """Packs `tokens [batch, tokens, dim]`, of which `mask [batch, tokens]` tells the real ones.
+
+    Raises:
+        ValueError: as `checked_mask`.
+    """
+    real = checked_mask(tokens, mask)
+    # shape: [real tokens]
+    index = real.flatten().nonzero().squeeze(1)
+    return Packed(tokens.flatten(0, 1), index, offsets_of(real))
+
+
+def pad(packed: Packed) -> tuple[Tensor, Tensor]:
+    """The padded batch `[batch, tokens, dim]`, one token wide at least, and its mask."""
+    rows, index, offsets = packed
+    lengths = offsets.diff()
+    width = max(int(lengths.max()), 1) if len(lengths) else 1
+    mask = torch.arange(width, device=index.device) < lengths[:, None]
+    tokens = rows.new_zeros(len(lengths), width, rows.shape[-1])
+    tokens[mask] = rows[index]
+    return tokens, mask

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sopa_plugin.encoders import boundary_tokens as boundaries
-from sopa_plugin.encoders.packing import Packed, pack
-from sopa_plugin.encoders.seq2vec_encoder import PackedSeq2VecEncoder, Seq2VecEncoder
-from sopa_plugin.encoders.sopa_arcs import PatternArcs
-from sopa_plugin.encoders.sopa_document_vector import DocumentVector, initial_scale, unbounded
-from sopa_plugin.encoders.sopa_options import (
+from sopa_plugin.encoders.seq2vec_encoder import Packed, PackedSeq2VecEncoder, Seq2VecEncoder, pack
+from sopa_plugin.encoders.sopa_layers import (
     Activation,
+    DocumentVector,
     DropoutOn,
     Normalization,
     Output,
+    PatternArcs,
     SelfLoops,
     SopaOptions,
-    arcs_start_at_half,
-    layout_of,
-    loops_can_matter,
-    problems_of,
+    add_boundary_tokens,
+    is_unbounded,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.wfsa import Arcs, BestMatches, Layout, Semiring, best_matches, document_scores
+from sopa_plugin.registry import Bound, NonNegativeFloat, NonNegativeInt, PositiveFloat, Rate
+from sopa_plugin.registry.problems import did_you_mean
+from sopa_plugin.wfsa import (
+    ArcEncoding,
+    Arcs,
+    BestMatches,
+    Layout,
+    Semiring,
+    best_matches,
+    document_scores,
+)
+
+States = Annotated[int, Bound(at_least=2)]
+"""Number of states of a pattern: START and END, at least."""
 
 
 @Seq2VecEncoder.register("sopa_released", constructor="released")
@@ -82,7 +92,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
     def __init__(
         self,
         input_dim: int,
-        patterns: dict[int, int],
+        patterns: dict[States, NonNegativeInt],
         semiring: str = "max_product",
         encoding: str | None = None,
         self_loops: SelfLoops = "state",
@@ -92,27 +102,28 @@ class SopaEncoder(PackedSeq2VecEncoder):
         empty_matches: bool = False,
         epsilon_scale: float | None = None,
         self_loop_scale: float | None = None,
-        bias_scale: float = 1.0,
+        bias_scale: NonNegativeFloat = 1.0,
         boundary_tokens: bool = False,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
         dropout_on: DropoutOn = "products",
         output: Output | None = None,
-        output_scale: float | None = None,
+        output_scale: PositiveFloat | None = None,
         normalization: Normalization | None = None,
         activation: Activation = "none",
     ) -> None:
-        problems = dict(problems_of(locals()))
+        problems = dict(self.check_params(locals()))
         if problems:
             raise ValueError("; ".join(f"{key}: {text}" for key, text in problems.items()))
         super().__init__()
-        algebra = Semiring.named(semiring)
-        encoding = encoding or algebra.default_encoding
+        encoding = encoding or Semiring.named(semiring).default_encoding
         if boundary_loops is None:
             boundary_loops = self_loops != "none" and loops_can_matter(
                 semiring, encoding, epsilons, final_epsilon, self_loop_scale
             )
-        self.layout = layout_of(
-            patterns, self_loops != "none", epsilons, boundary_loops, final_epsilon, empty_matches
+        ascending = sorted((int(length), count) for length, count in patterns.items())
+        lengths = tuple(length for length, count in ascending for _ in range(count))
+        self.layout = Layout(
+            lengths, self_loops != "none", epsilons, boundary_loops, final_epsilon, empty_matches
         )
         self.options = SopaOptions(
             semiring,
@@ -130,28 +141,28 @@ class SopaEncoder(PackedSeq2VecEncoder):
         if output is None:
             output = "excess" if arcs_start_at_half(semiring, encoding) else "score"
         if normalization is None:
-            many = self.layout.num_patterns > 1
-            normalization = "layer" if many and unbounded(semiring, output) else "none"
+            infinite = len(lengths) > 1 and is_unbounded(semiring, output)
+            normalization = "layer" if infinite else "none"
         if output_scale is None:
-            output_scale = initial_scale(self.layout.lengths) if output == "excess" else 1.0
+            output_scale = initial_scale(lengths) if output == "excess" else 1.0
         self.document_vector = DocumentVector(
-            self.layout.lengths, semiring, output, output_scale, normalization, activation
+            lengths, semiring, output, output_scale, normalization, activation
         )
 
     @classmethod
     def released(
         cls,
         input_dim: int,
-        patterns: dict[int, int],
+        patterns: dict[States, NonNegativeInt],
         semiring: str = "max_product",
         encoding: str | None = None,
         self_loops: SelfLoops = "state",
         epsilons: bool = True,
         epsilon_scale: float | None = None,
         self_loop_scale: float | None = None,
-        bias_scale: float = 0.1,
+        bias_scale: NonNegativeFloat = 0.1,
         boundary_tokens: bool = True,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
     ) -> SopaEncoder:
         """The encoder of the authors' released implementation; arguments as for the class.
 
@@ -181,9 +192,18 @@ class SopaEncoder(PackedSeq2VecEncoder):
         )
 
     @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Combinations of arguments that make no sense, each with the reason."""
-        return problems_of(params)
+        if not any(params["patterns"].values()):
+            yield "patterns", "expected at least one pattern, as {states: number of patterns}"
+        for key, kind in (("semiring", Semiring), ("encoding", ArcEncoding)):
+            name, known = params.get(key), kind.list_available()
+            if name is not None and name not in known:
+                advice = "; ".join(filter(None, [", ".join(known), did_you_mean(name, known)]))
+                yield key, f"no {key} is called '{name}': expected one of {advice}"
+                return
+        yield from _semiring_problems(params)
+        yield from _option_problems(params)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors `[batch, K]` of `tokens [batch, tokens, input_dim]` under `mask`."""
@@ -199,7 +219,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         )
 
     def forward_packed(self, rows: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
-        """Document vectors `[B, K]` of packed documents (see `packing`)."""
+        """Document vectors `[B, K]` of packed documents (see `Packed`)."""
         scores = self.pattern_scores(rows, index, offsets)
         return self.document_vector(scores, self.arcs.weight.dtype)  # type: ignore[no-any-return]
 
@@ -241,7 +261,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         """The documents with their boundary tokens; as they are where there are none."""
         if not self.boundary_width:
             return Packed(rows, index, offsets)
-        index, offsets = boundaries.wrap(index, offsets, rows.shape[0], self.boundary_width)
+        index, offsets = add_boundary_tokens(index, offsets, rows.shape[0], self.boundary_width)
         return Packed(functional.pad(rows, (0, 0, 0, 1)), index, offsets)
 
     def parameter_counts(self) -> dict[str, int]:
@@ -255,3 +275,104 @@ class SopaEncoder(PackedSeq2VecEncoder):
     def get_output_dim(self) -> int:
         """K, the number of patterns."""
         return self.layout.num_patterns
+
+
+def loops_can_matter(
+    semiring: str, encoding: str, epsilons: bool, final_epsilon: bool, self_loop_scale: float | None
+) -> bool:
+    """Whether a START or END loop can change the score of a pattern of three states or more.
+
+    Where only the best path counts and no loop adds to a score, a match that starts afresh is never
+    worse than one that looped at START, nor one that ends at once than one that loops at END,
+    unless END was reached by an epsilon that may not end a match. (In a two-state pattern, a loop
+    and an epsilon together match any word at all without its main path, a floor under every
+    document like the empty match's; that is no reason to have them.)
+    """
+    algebra = Semiring.named(semiring)
+    one = 1.0 if algebra.logarithms else algebra.one
+    costs = ArcEncoding.named(encoding).at_most_one and (
+        self_loop_scale is None or self_loop_scale <= one
+    )
+    return not (algebra.selects and costs and (final_epsilon or not epsilons))
+
+
+def arcs_start_at_half(semiring: str, encoding: str) -> bool:
+    """Whether a path scores near 1/2 for each of its arcs before training."""
+    return (semiring, encoding) == ("max_product", "sigmoid")
+
+
+def initial_scale(lengths: tuple[int, ...]) -> float:
+    """What brings the excess of scores to the size at which heads learn: a fourth of 2^arcs.
+
+    Measured on SST and ROC: scores as they are leave some runs at chance, and so does a larger
+    scale at high learning rates.
+    """
+    arcs = sum(lengths) / len(lengths) - 1
+    return float(2.0 ** min(arcs - 2, 20))  # a million will do for longer patterns
+
+
+def _semiring_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What does not go with the semiring and the encoding."""
+    name = params["semiring"]
+    semiring = Semiring.named(name)
+    encoding = ArcEncoding.named(params.get("encoding") or semiring.default_encoding)
+    kinds = {each: ArcEncoding.named(each).kind for each in ArcEncoding.list_available()}
+    if encoding.kind not in semiring.accepts:
+        fitting = ", ".join(each for each, kind in kinds.items() if kind in semiring.accepts)
+        yield (
+            "encoding",
+            f"semiring '{name}' does not take encoding '{params.get('encoding')}': "
+            f"{semiring.reason}; expected one of {fitting}",
+        )
+    output = params.get("output")
+    if output == "log_score" and not semiring.logarithms:
+        yield (
+            "output",
+            f"semiring '{name}' gives no logarithms of its scores; "
+            "take output 'score' (semiring 'log' gives the logarithm of sum_product's)",
+        )
+    usual = params.get("encoding") or semiring.default_encoding
+    if output == "excess" and not arcs_start_at_half(name, usual):
+        yield (
+            "output",
+            "'excess' is over the score of arcs at one half, where sigmoids start: it goes with "
+            "semiring 'max_product' and encoding 'sigmoid'; take output 'score'",
+        )
+    is_truth = semiring.accepts == {"truth"}
+    # Weights are positive, log-weights of either sign.
+    for key in ("epsilon_scale", "self_loop_scale"):
+        scale = params.get(key)
+        if scale is None:
+            continue
+        if not math.isfinite(scale):
+            yield key, f"expected a finite number, found {scale}"
+        elif semiring.logarithms and scale <= 0:
+            yield key, f"scores are multiplied by it: expected a number above 0, found {scale}"
+        elif is_truth and scale not in (0, 1):
+            expected = "has true and false alone: expected 1 or 0"
+            yield key, f"semiring '{name}' {expected}, found {scale}"
+        elif encoding.kind != "log_weight" and scale < 0:
+            expected = "scores are multiplied by it, and none is below 0: expected at least 0"
+            yield key, f"{expected}, found {scale}"
+    if is_truth and params.get("dropout") and params.get("dropout_on") == "scores":
+        yield (
+            "dropout_on",
+            f"semiring '{name}' has true and false alone, and dropout on scores "
+            "makes those that it keeps larger than true; take dropout_on 'products', or dropout 0",
+        )
+
+
+def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Options that rule one another out in every semiring."""
+    loops, epsilons = params.get("self_loops", "state"), params.get("epsilons", True)
+    if loops == "none" and params.get("boundary_loops"):
+        yield "boundary_loops", "START and END loops are self-loops, and self_loops is 'none'"
+    if loops != "state" and params.get("self_loop_scale") is not None:
+        yield "self_loop_scale", f"it scales self-loops of their own; self_loops is '{loops}'"
+    if not epsilons and params.get("epsilon_scale") is not None:
+        yield "epsilon_scale", "there are no epsilons to scale: epsilons is false"
+    if params.get("empty_matches") and not (epsilons and params.get("final_epsilon", True)):
+        reason = "a match of no token is an epsilon from START to END"
+        yield "empty_matches", f"{reason}: it needs epsilons and final_epsilon"
+    if params.get("normalization") == "layer" and sum(params["patterns"].values()) == 1:
+        yield "normalization", "layer normalization over a single pattern leaves nothing"

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sopa_plugin.encoders import boundary_tokens
+from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import Match, Step
 from sopa_plugin.interpret.subject import Encoded, Subject
@@ -70,7 +70,7 @@ class ArcScores:
             scores, epsilon = encoded.arcs
             index, offsets = encoded.index, encoded.offsets
             if width:
-                index, offsets = boundary_tokens.wrap(index, offsets, len(scores) - 1, width)
+                index, offsets = add_boundary_tokens(index, offsets, len(scores) - 1, width)
             arcs = Arcs(scores, index, offsets, epsilon)
         path_arcs = arcs
         if semiring == "sum_product":  # max-product holds logarithms
@@ -107,7 +107,7 @@ class ArcScores:
         """
         if not self.width:
             return self.encoded.ids
-        ids, offsets = boundary_tokens.wrap(
+        ids, offsets = add_boundary_tokens(
             torch.from_numpy(self.encoded.ids), self.encoded.offsets.cpu(), -1, self.width
         )
         for back in range(1, self.width + 1):

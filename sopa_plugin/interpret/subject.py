@@ -31,7 +31,7 @@ VOCABULARY_CHUNK = 4096
 
 
 class Encoded(NamedTuple):
-    """Some documents as an encoder takes them (see `sopa_plugin.encoders.packing`).
+    """Some documents as an encoder takes them (see `sopa_plugin.encoders.Packed`).
 
     Where the arc scores of all words are known beforehand, `arcs` holds them and `rows` is empty:
     scores `[words, R]` (and a last row for boundary tokens) and epsilon scores `[Q]`.

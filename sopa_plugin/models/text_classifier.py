@@ -28,8 +28,14 @@ from sopa_plugin.compiled.classifier import Settings
 from sopa_plugin.compiled.words import words_of
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
 from sopa_plugin.embedders import configured
-from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder, SopaEncoder
-from sopa_plugin.encoders.packing import Packed, offsets_of, pad
+from sopa_plugin.encoders import (
+    Packed,
+    PackedSeq2VecEncoder,
+    Seq2VecEncoder,
+    SopaEncoder,
+    offsets_of,
+    pad,
+)
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models.model import Model, load_tokenizer
@@ -111,7 +117,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             padded: `input_ids`, `attention_mask`, both `[batch, tokens]`; without a mask every id
                 but the padding counts;
             packed: distinct `token_ids [rows]`, `index [tokens]` and `offsets [batch + 1]` (see
-                `sopa_plugin.encoders.packing`), for an embedder that is not contextual;
+                `sopa_plugin.encoders.Packed`), for an embedder that is not contextual;
             embedded: the embedder's output `rows [rows, dim]` with `index` and `offsets`.
         `token_type_ids` are taken, and ignored, since tokenizers give them: a document is one text.
         With `output_hidden_states`, `hidden_states` holds the document vectors `[batch, K]`.

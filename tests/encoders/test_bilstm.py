@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sopa_plugin.encoders import BilstmEncoder, Seq2VecEncoder
-from sopa_plugin.registry import check
+from sopa_plugin.encoders import BilstmEncoder
 
 
 def test_averages_the_hidden_states_of_each_document_alone() -> None:
@@ -44,11 +43,3 @@ def test_size_is_that_of_the_paper(hidden: int, count: int) -> None:
     # with the MLP of 100 hidden units: 1.5M and 844K, as in the paper's table
     encoder = BilstmEncoder(input_dim=300, hidden_dim=hidden)
     assert sum(each.numel() for each in encoder.parameters()) == count
-
-
-@pytest.mark.parametrize(("key", "value"), [("hidden_dim", 0), ("dropout", -0.5)])
-def test_impossible_values_are_named(key: str, value: float) -> None:
-    (problem,) = check(Seq2VecEncoder, {"type": "bilstm", key: value}, "model.encoder")
-    assert problem.path == f"model.encoder.{key}"
-    with pytest.raises(ValueError, match=key):
-        BilstmEncoder(3, **{key: value})

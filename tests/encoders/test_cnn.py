@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sopa_plugin.encoders import CnnEncoder, Seq2VecEncoder, SopaEncoder
-from sopa_plugin.registry import check
+from sopa_plugin.encoders import CnnEncoder, SopaEncoder
 
 
 def mask_of(*lengths: int) -> Tensor:
@@ -69,14 +68,3 @@ def test_is_the_special_case_of_soft_patterns() -> None:
     torch.testing.assert_close(document[:5], patterns[:5])
     torch.testing.assert_close(document[5, :3], patterns[5, :3])
     assert document[5, 3:].tolist() == [0, 0, 0]  # two words cannot match a window of four
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("num_filters", 0), ("window_sizes", []), ("window_sizes", [3, 3]), ("dropout", 1.0)],
-)
-def test_impossible_values_are_named(key: str, value: object) -> None:
-    (problem,) = check(Seq2VecEncoder, {"type": "cnn", key: value}, "model.encoder")
-    assert problem.path == f"model.encoder.{key}"
-    with pytest.raises(ValueError, match=key):
-        CnnEncoder(3, **{key: value})

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
-from sopa_plugin.encoders import DanEncoder, Seq2VecEncoder
-from sopa_plugin.registry import check
+from sopa_plugin.encoders import DanEncoder
 
 
 def test_averages_the_words_of_a_document() -> None:
@@ -31,10 +29,3 @@ def test_drops_nothing_at_rate_zero() -> None:
     encoder = DanEncoder(input_dim=3, word_dropout=0.0)
     tokens, mask = torch.randn(4, 5, 3), torch.ones(4, 5)
     torch.testing.assert_close(encoder(tokens, mask), encoder.eval()(tokens, mask))
-
-
-def test_impossible_values_are_named() -> None:
-    (problem,) = check(Seq2VecEncoder, {"type": "dan", "word_dropout": 1.0}, "model.encoder")
-    assert problem.path == "model.encoder.word_dropout"
-    with pytest.raises(ValueError, match="word_dropout"):
-        DanEncoder(3, word_dropout=1.0)

@@ -1,1 +1,1 @@
-"""Compiled parts of the fast kernels; `cpu_kernel` and `cuda_kernel` are what to call."""
+"""Compiled parts of the fast kernels; `cpu` and `cuda` are what to call."""

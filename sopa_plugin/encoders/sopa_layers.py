@@ -1,0 +1,265 @@
+"""The parts of the SoPa encoder: arc scores from token vectors, document vectors from scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sopa_plugin.wfsa import ArcEncoding, Layout, Semiring, arc_products
+from sopa_plugin.wfsa.operator import at_least_float32
+
+SelfLoops = Literal["none", "state", "shared"]
+DropoutOn = Literal["products", "scores"]
+Output = Literal["score", "log_score", "excess"]
+Normalization = Literal["none", "layer", "batch"]
+Activation = Literal["none", "relu"]
+
+INITIAL_BIAS = 0.1
+"""Standard deviation of initial biases as they count in an arc's score, as in the released code."""
+
+
+def add_boundary_tokens(
+    index: Tensor, offsets: Tensor, row: int, width: int
+) -> tuple[Tensor, Tensor]:
+    """Puts `width` tokens with vector `row` before and after each packed document.
+
+    `index [M]` and `offsets [B + 1]` (see `Packed`) become `[M + 2·width·B]` and `[B + 1]`.
+    """
+    batch = offsets.shape[0] - 1
+    documents = torch.arange(batch + 1, device=offsets.device)
+    # shape: [tokens]; the document that each token belongs to
+    document = torch.searchsorted(
+        offsets[1:].contiguous(), torch.arange(index.shape[0], device=index.device), right=True
+    )
+    places = torch.arange(index.shape[0], device=index.device) + width * (2 * document + 1)
+    wrapped = index.new_full((index.shape[0] + 2 * width * batch,), row)
+    return wrapped.scatter(0, places, index), offsets + 2 * width * documents
+
+
+@dataclass(frozen=True)
+class SopaOptions:
+    """How arcs are scored; see `SopaEncoder`, whose arguments these are."""
+
+    semiring: str
+    encoding: str
+    self_loops: SelfLoops
+    epsilon_scale: float | None
+    self_loop_scale: float | None
+    bias_scale: float
+    dropout: float
+    dropout_on: DropoutOn
+
+    @property
+    def algebra(self) -> Semiring:
+        """The semiring itself."""
+        return Semiring.named(self.semiring)
+
+    def encode(self, raw: Tensor) -> Tensor:
+        """Scores as the semiring holds them, at least in float32, from raw ones."""
+        raw = at_least_float32(raw)
+        encoding = ArcEncoding.named(self.encoding)
+        return encoding.encode_log(raw) if self.algebra.logarithms else encoding.encode(raw)
+
+    @property
+    def is_log_sigmoid(self) -> bool:
+        """Whether that is the log sigmoid, which fast code knows."""
+        return self.encoding == ("sigmoid" if self.algebra.logarithms else "log_sigmoid")
+
+    def times_fixed(self, scores: Tensor, fixed: float | None) -> Tensor:
+        """`scores` times'd with a fixed score, if there is one."""
+        if fixed is None:
+            return scores
+        value = math.log(fixed) if self.algebra.logarithms else fixed
+        return self.algebra.times(scores, scores.new_full((), value))
+
+
+class PatternArcs(nn.Module):
+    """Scores of every arc of every pattern for a token (paper, Eq. 3-4).
+
+    `weight [arcs, input_dim]` and `bias [arcs]` hold the main path, then the self-loops, in the
+    order of the layout's R; `epsilon [Q]`. Shared self-loops have no weights of their own but
+    a learned scale each, `self_loop_scale`; the END loop, with no main-path arc to share, keeps its
+    own weights. Weights start as random directions of unit length, biases small, epsilons standard
+    normal, shared scales standard normal.
+
+    Arguments:
+        input_dim: dimension of the token vectors.
+        layout: the patterns.
+        options: the encoder's options.
+    """
+
+    def __init__(self, input_dim: int, layout: Layout, options: SopaOptions) -> None:
+        super().__init__()
+        self.layout = layout
+        self.options = options
+        self.num_main = layout.num_states - layout.num_patterns
+        num_loops = layout.num_scores - self.num_main
+        self.shared = options.self_loops == "shared" and num_loops > 0
+        self.num_arcs = layout.num_scores
+        if self.shared:
+            self.loop_sources = self._loop_sources()
+            self.num_arcs = max(self.num_main, *(source + 1 for source in self.loop_sources))
+            self.self_loop_scale = nn.Parameter(torch.empty(num_loops))
+        self.weight = nn.Parameter(torch.empty(self.num_arcs, input_dim))
+        self.bias = nn.Parameter(torch.empty(self.num_arcs))
+        self.epsilon = nn.Parameter(torch.empty(layout.num_epsilons))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws initial values."""
+        with torch.no_grad():
+            self.weight.copy_(functional.normalize(torch.randn_like(self.weight), dim=1))
+            nn.init.normal_(self.bias, std=INITIAL_BIAS / (self.options.bias_scale or 1.0))
+            nn.init.normal_(self.epsilon)
+            if self.shared:
+                nn.init.normal_(self.self_loop_scale)
+
+    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores `[N, R]` of `rows [N, input_dim]`, and of epsilons `[Q]`, for the semiring."""
+        options = self.options
+        rows = rows.to(self.weight.dtype)
+        bias = self.bias * options.bias_scale
+        rate = options.dropout if self.training else 0.0
+        on_products = rate if options.dropout_on == "products" else 0.0
+        scores = arc_products(
+            options.semiring, rows, self.weight, bias, options.is_log_sigmoid, on_products
+        )
+        scores = scores if options.is_log_sigmoid else options.encode(scores)
+        if rate and options.dropout_on == "scores":
+            scores = functional.dropout(scores, rate)
+        epsilon = options.times_fixed(options.encode(self.epsilon), options.epsilon_scale)
+        if not self.shared and options.self_loop_scale is None:
+            return scores, epsilon
+        # shape: [N, R]; with the loops that share weights, and scales
+        main, loops = scores[:, : self.num_main], scores[:, self.num_main :]
+        if self.shared:
+            scale = options.encode(self.self_loop_scale)
+            loops = options.algebra.times(scores[:, self.loop_sources], scale)
+        loops = options.times_fixed(loops, options.self_loop_scale)
+        return torch.cat([main, loops], dim=1), epsilon
+
+    def main_path_weights(self, pattern: int) -> Tensor:
+        """Weights of a pattern's main-path arcs, `[states - 1, input_dim]`."""
+        arcs = self.layout.main_path[: self.layout.lengths[pattern] - 1]
+        return self.weight[[arc.origin + pattern for arc in arcs]]
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of parameters: `stored` here; by the paper's `formula`, (2e + 3)·Σd; and as the
+        `released` implementation counts them, every pattern padded to the longest."""
+        layout, e = self.layout, self.weight.shape[1]
+        padded = layout.num_patterns * layout.max_length
+        diagonals = 2 if self.options.self_loops == "state" else 1
+        epsilons = layout.num_patterns * (layout.max_length - 1) if layout.epsilons else 0
+        scales = padded if self.options.self_loops == "shared" else 0
+        return {
+            "stored": sum(parameter.numel() for parameter in self.parameters()),
+            "formula": (2 * e + 3) * layout.num_states,
+            "released": diagonals * padded * (e + 1) + epsilons + scales,
+        }
+
+    def _loop_sources(self) -> list[int]:
+        """For each self-loop, the main-path arc out of its state; END loops come after those."""
+        layout, sources, own = self.layout, [], self.num_main
+        for i, loop in enumerate(layout.loops):
+            for pattern in range(loop.first_pattern, layout.num_patterns) if loop else ():
+                if layout.lengths[pattern] == i + 1:
+                    sources.append(own)
+                    own += 1
+                else:
+                    sources.append(layout.main_path[i].origin + pattern)
+        return sources
+
+
+def is_unbounded(semiring: str, output: Output) -> bool:
+    """Whether no match has an infinite score: in log space, and in max-sum."""
+    algebra = Semiring.named(semiring)
+    zero = torch.tensor(algebra.zero, device="cpu")  # also while a model is built on meta
+    return math.isinf(zero if output == "log_score" else algebra.to_score(zero))
+
+
+class DocumentVector(nn.Module):
+    """Finite, well-scaled document vectors from the operator's document scores.
+
+    Where no match has an infinite score (`is_unbounded`), each pattern has a learned value for it,
+    `no_match [K]`, which starts one unit below 0 for each arc of the main path: lower than typical
+    matches. It is put in before any normalization.
+
+    Arguments:
+        lengths: number of states of each pattern.
+        semiring: the registered name of the semiring.
+        output: `score`; `log_score` where the semiring holds logarithms; or `excess`, the score
+            less that of a path whose arcs score 1/2 each.
+        scale: what the output is multiplied by, before any normalization.
+        normalization: `none`; `layer`: over the patterns of a document; `batch`: over the documents
+            of a batch (their running mean and variance in evaluation, and for a batch of one).
+        activation: `relu`, after normalization, or `none`.
+    """
+
+    def __init__(
+        self,
+        lengths: tuple[int, ...],
+        semiring: str,
+        output: Output,
+        scale: float,
+        normalization: Normalization,
+        activation: Activation,
+    ) -> None:
+        super().__init__()
+        self.lengths = lengths
+        self.semiring = semiring
+        self.output = output
+        self.scale = scale
+        self.activation = activation
+        unbounded = is_unbounded(semiring, output)
+        self.no_match = nn.Parameter(torch.empty(len(lengths))) if unbounded else None
+        norms = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
+        self.norm = norms[normalization](len(lengths))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets initial values."""
+        if self.no_match is not None:
+            with torch.no_grad():
+                self.no_match.copy_(1.0 - torch.tensor(self.lengths))
+        if not isinstance(self.norm, nn.Identity):
+            self.norm.reset_parameters()
+
+    def forward(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
+        """Document vectors `[B, K]` of type `dtype` from the operator's `scores [B, K]`."""
+        algebra = Semiring.named(self.semiring)
+        values = scores if self.output == "log_score" else algebra.to_score(scores)
+        if self.output == "excess":
+            values = values - values.new_tensor(self._halves)
+        if self.no_match is not None:
+            no_match = self.no_match.to(values.dtype)
+            values = torch.where(scores == algebra.zero, no_match, values)
+        vectors: Tensor = self.norm(values.to(dtype) * self.scale)
+        return vectors.relu() if self.activation == "relu" else vectors
+
+    def of_zero(self) -> Tensor:
+        """What a score of 0 is to the head, `[K]`; with normalization, 0 all the same."""
+        if self.output != "excess" or not isinstance(self.norm, nn.Identity):
+            return torch.zeros(len(self.lengths))
+        values = torch.tensor(self._halves) * -self.scale
+        return values.relu() if self.activation == "relu" else values
+
+    @property
+    def _halves(self) -> list[float]:
+        """Each pattern's score of a path whose arcs score 1/2."""
+        return [math.exp2(1 - length) for length in self.lengths]
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalization that takes a batch of one by its running statistics."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Normalized `values [B, K]`."""
+        if not self.training or values.shape[0] > 1:
+            return super().forward(values)
+        mean, variance = self.running_mean, self.running_var
+        return functional.batch_norm(values, mean, variance, self.weight, self.bias, eps=self.eps)

@@ -1,0 +1,71 @@
+"""Heads: what turns a document vector into class scores."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from sopa_plugin.registry import PositiveInt, Rate, Registrable
+
+
+class ClassifierHead(nn.Module, Registrable):
+    """Scores the classes of a document.
+
+    `input_dim` (the encoder's output dimension) and `num_labels` are handed over by the builder.
+    """
+
+    default_implementation: ClassVar[str | None] = "mlp"
+    handed_over: ClassVar[frozenset[str]] = frozenset({"input_dim", "num_labels"})
+
+    def forward(self, document: Tensor) -> Tensor:
+        """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
+        raise NotImplementedError
+
+
+@ClassifierHead.register("linear")
+class LinearHead(ClassifierHead):
+    """One linear layer: a class score is a weighted sum of the document vector, plus a bias.
+
+    Registered as `linear`.
+
+    Arguments:
+        input_dim: Dimension of the document vector; handed over.
+        num_labels: Number of classes; handed over.
+    """
+
+    def __init__(self, input_dim: int, num_labels: int) -> None:
+        super().__init__()
+        self.output = nn.Linear(input_dim, num_labels)
+
+    def forward(self, document: Tensor) -> Tensor:
+        """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
+        logits: Tensor = self.output(document)
+        return logits
+
+
+@ClassifierHead.register("mlp")
+class MlpHead(ClassifierHead):
+    """Two linear layers with ReLU between (the paper's Appendix A, "Experimental Setup").
+
+    Registered as `mlp`.
+
+    Arguments:
+        input_dim: Dimension of the document vector; handed over.
+        num_labels: Number of classes; handed over.
+        hidden_dim: Dimension of the hidden layer; the paper tries 10 to 300, its SST model has 25.
+        dropout: Probability with which a unit of the hidden layer is dropped in training.
+    """
+
+    def __init__(
+        self, input_dim: int, num_labels: int, hidden_dim: PositiveInt = 25, dropout: Rate = 0.0
+    ) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(input_dim, hidden_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(hidden_dim, num_labels)
+
+    def forward(self, document: Tensor) -> Tensor:
+        """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
+        logits: Tensor = self.output(self.dropout(self.hidden(document).relu()))
+        return logits
