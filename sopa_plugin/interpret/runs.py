@@ -44,8 +44,7 @@ class RunReader:
         self, folder: str | Path, replacement: Replacement = "no_match", device: str = "cpu"
     ) -> None:
         self.folder = Path(folder)
-        self.subject = ModelSubject.load(folder)
-        self.subject.model.to_device(device)
+        self.subject = ModelSubject.load(folder, device)
         self.explainer = Explainer(self.subject, replacement)
 
     def check_names(self, names: Iterable[str]) -> None:

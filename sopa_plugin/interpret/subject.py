@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from string import whitespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -21,6 +21,7 @@ from sopa_plugin.interpret.markup import CONTINUES
 from sopa_plugin.interpret.match import pattern_names, unknown_pattern
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from transformers import PreTrainedTokenizerBase
 
     from sopa_plugin.compiled import CompiledClassifier
@@ -154,22 +155,20 @@ class EncoderSubject(Subject):
         self.labels = tuple(labels)
         self._vectors = vectors
         self._head = head.eval() if isinstance(head, nn.Module) else head
-        self._ids: dict[str, int] = {}
-        self._words: list[str] = []
+        self._ids: dict[str, int] = {}  # of the words read so far, in that order
 
     def read(self, documents: Sequence[Sequence[str]]) -> Encoded:
-        """Documents given as tokens, embedded."""
-        return self.embed(
-            [np.array([self._id(word) for word in words], dtype=np.int64) for words in documents]
-        )
+        numbers = self._ids
+        ids = [[numbers.setdefault(word, len(numbers)) for word in words] for words in documents]
+        return self.embed([np.array(each, dtype=np.int64) for each in ids])
 
     def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
         ids, offsets = _packed(documents)
-        index, groups = np.arange(len(ids)), documents
+        words, index, groups = list(self._ids), np.arange(len(ids)), documents
         if not self.contextual:
             distinct, index = np.unique(ids, return_inverse=True)
             groups = [distinct]
-        rows = [self._embed([self._words[number] for number in group]) for group in groups]
+        rows = [self._embed([words[number] for number in group]) for group in groups]
         rows.append(self._embed([]))  # there may be no document
         return Encoded(torch.cat(rows), torch.from_numpy(index), torch.from_numpy(offsets), ids)
 
@@ -188,12 +187,6 @@ class EncoderSubject(Subject):
 
     def logits(self, vectors: Tensor) -> Tensor:
         return self._head(vectors) if self._head else super().logits(vectors)
-
-    def _id(self, word: str) -> int:
-        number = self._ids.setdefault(word, len(self._words))
-        if number == len(self._words):
-            self._words.append(word)
-        return number
 
     def _embed(self, words: Sequence[str]) -> Tensor:
         """Vectors `[words, dim]` of the tokens of one document, or of any words."""
@@ -247,13 +240,12 @@ class ModelSubject(Subject):
             )
 
     @classmethod
-    def load(cls, folder: str | Path) -> ModelSubject:
-        """The model in a run folder.
+    def load(cls, folder: str | Path, device: str = "cpu") -> ModelSubject:
+        """The model in a run folder, on a device.
 
         Raises:
             UserError: There is none, or it has no patterns.
         """
-        from sopa_plugin.compiled import load_compiled
         from sopa_plugin.models import TextClassifier, load_model
 
         model = load_model(folder)
@@ -262,28 +254,21 @@ class ModelSubject(Subject):
                 f"{folder}: a {type(model).__name__} has no patterns to read; expected a "
                 "text_classifier with an encoder of type sopa or cnn"
             )
+        model.to_device(device)
         subject = cls(model)
-        if subject._compiles:
-            subject._use(load_compiled(folder))
+        subject.prepare()
         return subject
 
     def prepare(self) -> None:
         """Compiles the model, if it can be and is not yet: words are then only looked up."""
-        if self.compiled is None and self._compiles:
-            self._use(self.model.to_compiled())
+        wanted = self.model.device.type == "cpu" and self.encoder.options.algebra.selects
+        if wanted and self.compiled is None and self.model.reason_not_compiled() is None:
+            self._compiled, self._compiled_at = self.model.to_compiled(), self._versions()
 
     @property
     def compiled(self) -> CompiledClassifier | None:
         """The model compiled; None where it is not, or has been changed since."""
         return self._compiled if self._versions() == self._compiled_at else None
-
-    @property
-    def _compiles(self) -> bool:
-        selects = self.encoder.options.algebra.selects
-        return selects and self.model.reason_not_compiled() is None
-
-    def _use(self, compiled: CompiledClassifier | None) -> None:
-        self._compiled, self._compiled_at = compiled, self._versions()
 
     def _versions(self) -> tuple[int, ...]:
         """Numbers that change with the weights and their device."""
@@ -291,7 +276,7 @@ class ModelSubject(Subject):
         return tuple(number for each in parameters for number in (each._version, each.data_ptr()))
 
     def read(self, documents: Sequence[str]) -> Encoded:
-        if self.compiled is None or self.model.device.type != "cpu":
+        if self.compiled is None:
             encoded = self.model.encode_texts(documents)
             return self._embed(encoded.ids, encoded.offsets)
         index, offsets = self.compiled.words.encode(documents)
@@ -325,39 +310,13 @@ class ModelSubject(Subject):
         return cast(Tensor, self.model.embedder(ids, torch.ones_like(ids)))
 
     def words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
-        from sopa_plugin.compiled.words import Words
-        from sopa_plugin.data.tokenizers.whitespace import BLANKS
-
-        if self.compiled is not None and isinstance(self.compiled.words, Words):
-            return [tuple(word for word in re.split(BLANKS, text) if word) for text in documents]
-        tokenizer = self.model.tokenizer
-        encoded = self.model.encode_texts(documents)
-        ids = np.split(encoded.ids, encoded.offsets[1:-1])
-        if not tokenizer.is_fast or not len(documents):
-            return [tuple(tokenizer.convert_ids_to_tokens(each.tolist())) for each in ids]
-        found = tokenizer(list(documents), return_offsets_mapping=True)
-        return [
-            tuple(self._spelt(text, each, found["offset_mapping"][number], found.word_ids(number)))
-            for number, (text, each) in enumerate(zip(documents, ids, strict=True))
-        ]
-
-    def _spelt(
-        self,
-        text: str,
-        ids: NDArray[np.int64],
-        places: Sequence[tuple[int, int]],
-        words: Sequence[int | None],
-    ) -> Iterator[str]:
-        """Tokens as the text has them, pieces of one of its words marked; special ones by name."""
-        reached, within = -1, None
-        for number, (start, stop), word in zip(ids.tolist(), places, words, strict=False):
-            if stop == start:
-                yield str(self.model.tokenizer.convert_ids_to_tokens(number))
-                continue
-            piece = text[start:stop]
-            goes_on = start == reached and word == within and not piece[0].isspace()
-            yield CONTINUES * goes_on + piece.strip()
-            reached, within = stop, word
+        tokenizer, texts = self.model.tokenizer, list(documents)
+        if not texts:
+            return []
+        found = tokenizer(texts, verbose=False)
+        if not tokenizer.is_fast:
+            return [tuple(tokenizer.convert_ids_to_tokens(ids)) for ids in found["input_ids"]]
+        return [tuple(_spelt(text, found[number])) for number, text in enumerate(texts)]
 
     @property
     def contextual(self) -> bool:
@@ -403,3 +362,19 @@ def _packed(
     """Documents end to end, and where each starts."""
     ids = np.concatenate([np.zeros(0, dtype=np.int64), *documents])
     return ids, np.cumsum([0, *(len(document) for document in documents)])
+
+
+def _spelt(text: str, encoding: Encoding) -> Iterator[str]:
+    """Tokens as the text has them, pieces of one of its words marked; special ones by name."""
+    reached, within = -1, None
+    for token, (start, stop), word in zip(
+        encoding.tokens, encoding.offsets, encoding.word_ids, strict=True
+    ):
+        if stop == start:
+            yield token
+            continue
+        piece = text[start:stop]
+        goes_on = start == reached and word == within and not piece[0].isspace()
+        # A piece may begin with the blank before it; a no-break space is part of a word.
+        yield CONTINUES * goes_on + piece.strip(whitespace)
+        reached, within = stop, word

@@ -171,6 +171,11 @@ def test_unknown_words_are_shown_as_they_were_written(
 ) -> None:
     explainer = Explainer.from_model(make_model())
     assert explainer.document("Some  NEW good film").tokens == ("Some", "NEW", "good", "film")
+    # A no-break space is part of a word.
+    assert explainer.document("a\u00a0b \u00a0film\u00a0").tokens == (
+        "a\u00a0b",
+        "\u00a0film\u00a0",
+    )
 
 
 def test_vocabulary_leaves_special_tokens_out(make_model: Callable[..., TextClassifier]) -> None:
