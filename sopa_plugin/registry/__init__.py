@@ -13,7 +13,6 @@ Seq2VecEncoder.from_params({"type": "cnn", "num_filters": 50}, input_dim=300)
 
 from __future__ import annotations
 
-from sopa_plugin.registry.build import build, check, fill_defaults
 from sopa_plugin.registry.hints import (
     Bound,
     LocalPath,
@@ -24,11 +23,10 @@ from sopa_plugin.registry.hints import (
     Rate,
 )
 from sopa_plugin.registry.jsonnet import load_config
-from sopa_plugin.registry.lazy import Lazy
 from sopa_plugin.registry.overrides import apply_overrides
+from sopa_plugin.registry.params import Lazy, Registrable, build, check, fill_defaults
 from sopa_plugin.registry.plugins import import_plugins, imported_plugins
 from sopa_plugin.registry.problems import ConfigError, Problem
-from sopa_plugin.registry.registrable import Registrable
 
 __all__ = [
     "Bound",

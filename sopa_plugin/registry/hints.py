@@ -1,23 +1,35 @@
-"""Type hints: what they come down to, and how a message says what they ask for."""
+"""Type hints: what a constructor takes, what a number may be, what a hint comes down to."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
+import logging
 import types
+import typing
 from collections import abc
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin
-
-from sopa_plugin.registry.lazy import Lazy
-from sopa_plugin.registry.problems import found
-from sopa_plugin.registry.registrable import Registrable, choices, is_base
-from sopa_plugin.registry.signatures import buildable
 
 _LOCAL_PATH = "a local file or folder, or the name of something elsewhere"
 LocalPath = Annotated[str, _LOCAL_PATH]
 """Hint of a string that may name a local file or folder; saved configs hold it absolute."""
+
+UNIONS = (Union, types.UnionType)
+LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
+SETS = (set, frozenset, abc.Set, abc.MutableSet)
+MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
+ANYTHING = (Any, object)
+
+REQUIRED = inspect.Parameter.empty
+_ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+_BY_KEY = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,13 +55,8 @@ class Bound:
         )
 
     def __str__(self) -> str:
-        limits = {
-            "at least": self.at_least,
-            "above": self.above,
-            "at most": self.at_most,
-            "below": self.below,
-        }
-        words = " and ".join(f"{how} {each}" for how, each in limits.items() if each is not None)
+        limits = [(how.replace("_", " "), each) for how, each in vars(self).items()]
+        words = " and ".join(f"{how} {each}" for how, each in limits if each is not None)
         return f"of {words}" if words.startswith("at ") else words
 
 
@@ -59,20 +66,6 @@ PositiveFloat = Annotated[float, Bound(above=0)]
 NonNegativeFloat = Annotated[float, Bound(at_least=0)]
 Rate = Annotated[float, Bound(at_least=0, below=1)]
 """The share of what a dropout drops."""
-
-UNIONS = (Union, types.UnionType)
-LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
-SETS = (set, frozenset, abc.Set, abc.MutableSet)
-MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
-ANYTHING = (Any, object)
-_SCALARS: dict[Any, str] = {
-    type(None): "null",
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    Path: "a path",
-}
 
 
 def unwrap(hint: Any) -> tuple[Any, list[Any]]:
@@ -122,79 +115,82 @@ def members(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in UNIONS else (hint,)
 
 
-def lazy_kind(hint: Any) -> Any:
-    """T of a hint `Lazy[T]`; None for other hints."""
-    hint = plain_hint(hint)
-    if hint is Lazy:
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a constructor; `default` is `REQUIRED` where there is none."""
+
+    name: str
+    hint: Any
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+def arguments(make: Callable[..., Any]) -> dict[str, Argument]:
+    """The arguments that a config can give to `make`, a class, classmethod or function.
+
+    `**kwargs` of the constructor of a class stand for the arguments of the next constructor in the
+    order of `super`, and so on; of an argument named twice the first hint and default count.
+    Beside `*args`, in functions and classmethods they are left out, as `*args` are: what they would
+    take has no name or type to check.
+    """
+    return dict(_arguments(make))
+
+
+@functools.cache  # resolving hints is most of the time of a check
+def _arguments(make: Callable[..., Any]) -> dict[str, Argument]:
+    taken: dict[str, Argument] = {}
+    for function in constructors(make) if isinstance(make, type) else [make]:
+        parameters = list(inspect.signature(function).parameters.values())
+        if isinstance(make, type):
+            parameters = parameters[1:]  # self
+        hints = _hints(function)
+        for each in parameters:
+            if each.kind in _BY_KEY:
+                argument = Argument(each.name, hints.get(each.name, Any), each.default)
+                taken.setdefault(each.name, argument)
+        kinds = [each.kind for each in parameters]
+        if _KWARGS not in kinds or _ARGS in kinds:
+            break
+    return taken
+
+
+def constructors(cls: type) -> list[Callable[..., Any]]:
+    """What builds `cls`: every `__init__` in the order of `super`, up to one not written in Python.
+
+    Where that is the first one, every `__new__`.
+    """
+    for name in ("__init__", "__new__"):
+        functions = [getattr(each, name) for each in cls.__mro__ if name in vars(each)]
+        written = list(itertools.takewhile(inspect.isfunction, functions))
+        if written:
+            return written
+    return []
+
+
+def buildable(cls: type) -> bool:
+    """Whether the arguments of `cls` can be read: not so for classes written in C (a tensor)."""
+    plain = all(getattr(cls, each) is getattr(object, each) for each in ("__init__", "__new__"))
+    return cls is not object and (plain or bool(constructors(cls)))
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Resolved type hints; a hint that cannot be resolved becomes `Any`, the others stay."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        source = inspect.unwrap(function)
+        names = getattr(source, "__annotations__", {})
+        scope = getattr(source, "__globals__", {})
+        return {name: _hint(name, annotation, scope) for name, annotation in names.items()}
+
+
+def _hint(name: str, annotation: Any, scope: dict[str, Any]) -> Any:
+    alone = SimpleNamespace(__annotations__={name: annotation})
+    try:
+        return typing.get_type_hints(alone, scope, include_extras=True)[name]
+    except Exception as error:
+        logger.debug("the type hint %r of %s is not checked: %s", annotation, name, error)
         return Any
-    return get_args(hint)[0] if get_origin(hint) is Lazy else None
-
-
-def is_part(hint: Any) -> bool:
-    """Whether a config gives such a value as an object holding a constructor's arguments."""
-    if not isinstance(hint, type) or hint in ANYTHING or hint in _SCALARS:
-        return False
-    if hint in (*LISTS, *SETS, *MAPPINGS, tuple) or issubclass(hint, Enum):
-        return False
-    return issubclass(hint, Registrable) or buildable(hint)
-
-
-def describe(hint: Any) -> str:
-    """What a hint asks for, in words."""
-    if is_local_path(hint):
-        return "a path (a string)"
-    within = bounds(hint)
-    hint = plain_hint(hint)
-    if within:
-        return " and ".join([f"{describe(hint)} {within[0]}", *map(str, within[1:])])
-    origin, args = get_origin(hint), get_args(hint)
-    kind = origin or hint
-    if hint in _SCALARS:
-        return _SCALARS[hint]
-    if hint in ANYTHING:
-        return "anything"
-    if origin in UNIONS:
-        return _either(describe(each) for each in args if _in_config(each)) or "nothing"
-    if origin is Literal:
-        return _either(f'"{each}"' if isinstance(each, str) else found(each) for each in args)
-    if kind in LISTS or kind in SETS:
-        return f"a list of {describe(args[0])}" if args else "a list"
-    if kind is tuple:
-        return _describe_tuple(args)
-    if kind in MAPPINGS:
-        return f"an object of {describe(args[0])}: {describe(args[1])}" if args else "an object"
-    if lazy_kind(hint) is not None:
-        return describe(lazy_kind(hint))
-    if isinstance(kind, type):
-        return _describe_class(kind)
-    return str(hint)
-
-
-def _describe_tuple(args: tuple[Any, ...]) -> str:
-    if not args:
-        return "a list"
-    if args[-1] is Ellipsis:
-        return f"a list of {describe(args[0])}"
-    return f"a list of {len(args)}: " + ", ".join(describe(each) for each in args)
-
-
-def _describe_class(kind: type) -> str:
-    if issubclass(kind, Enum):
-        return _either(found(each.value) for each in kind)
-    if issubclass(kind, Registrable) and is_base(kind):
-        return f"a {kind.__name__} (type: {', '.join(sorted(choices(kind))) or 'none known'})"
-    if is_part(kind):
-        return f"an object (arguments of {kind.__name__})"
-    return f"a Python {kind.__name__} (not to be given in a config)"
-
-
-def _in_config(hint: Any) -> bool:
-    """Whether JSON can hold a value of that hint (a tensor or function comes from a program)."""
-    kind = get_origin(plain_hint(hint)) or plain_hint(hint)
-    if not isinstance(kind, type) or kind in _SCALARS or is_part(kind) or issubclass(kind, Enum):
-        return kind is not abc.Callable
-    return kind in (*LISTS, *SETS, *MAPPINGS, tuple, object, Lazy, types.UnionType)
-
-
-def _either(words: Iterable[str]) -> str:
-    return " or ".join(dict.fromkeys(words))

@@ -29,7 +29,7 @@ from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, TextClassifier, TextClassifierConfig, load_model
-from sopa_plugin.registry import plugins, registrable
+from sopa_plugin.registry import params, plugins
 
 WORDS = ["good", "bad", "film", "a", "very", "not"]
 LABELS = ["negative", "neutral", "positive"]
@@ -278,7 +278,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "my_parts.py").write_text(PLUGIN)
     plugins.import_plugins(["my_parts"])
     yield "first_token"
-    del registrable._registry[Seq2VecEncoder]["first_token"], sys.modules["my_parts"]
+    del params._registry[Seq2VecEncoder]["first_token"], sys.modules["my_parts"]
 
 
 def test_a_fresh_process_predicts_the_same(plugin: str, vectors: Path, tmp_path: Path) -> None:

@@ -216,5 +216,5 @@ def test_overrides_are_applied_on_the_way(write) -> None:
     file = write("{seed: 1}")
     assert load_config(file, ["seed=2"], Kind) == {"seed": 2}
     assert load_config(file, ["other.key=2"]) == {"seed": 1, "other": {"key": 2}}
-    with pytest.raises(ConfigError, match="did you mean 'seed'"):
-        load_config(file, ["sede=2"], Kind)
+    with pytest.raises(ConfigError, match="-o seed: not an override"):
+        load_config(file, ["seed"], Kind)

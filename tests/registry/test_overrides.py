@@ -12,6 +12,7 @@ from sopa_plugin.registry import (
     Lazy,
     Registrable,
     apply_overrides,
+    build,
     check,
     fill_defaults,
 )
@@ -84,9 +85,10 @@ def changed(*overrides: str, config: Any = CONFIG) -> dict[str, Any]:
         ("notes.a.b=x", {"notes": {"a": {"b": "x"}}}),
         ("optimizer.eps=1", {"optimizer": {"type": "adam", "lr": 0.5, "eps": 1}}),
         ("optimizer.type=sgd", {"optimizer": {"type": "sgd"}}),
-        ("optimizer=sgd", {"optimizer": {"type": "sgd"}}),
+        ("optimizer=sgd", {"optimizer": "sgd"}),
+        ("optimizer.type=adam", {"optimizer": {"type": "adam", "lr": 0.5, "eps": 1e-8}}),
         ("second.type=cnn", {"second": {"type": "cnn"}}),
-        ("second=cnn", {"second": {"type": "cnn"}}),
+        ("second=cnn", {"second": "cnn"}),
         ("second=null", {"second": None}),
         (
             "encoder.patterns.6=20",
@@ -140,6 +142,16 @@ class TestChangedType:
             "optimizer": {"type": "adam", "eps": 1}
         }
 
+    def test_defaults_that_nobody_wrote_are_dropped_in_silence(self, caplog) -> None:
+        assert changed("optimizer.type=sgd") == {"optimizer": {"type": "sgd"}}
+        assert caplog.text == ""
+
+    def test_the_first_type_keeps_what_is_there(self) -> None:
+        config = {"encoder": {"num_filters": 3}}
+        assert changed("encoder.type=cnn", config=config) == {
+            "encoder": {"type": "cnn", "num_filters": 3}
+        }
+
     def test_replacing_the_whole_part_is_said_too(self, caplog) -> None:
         changed('encoder={"type": "cnn"}')
         assert "the arguments of 'sopa' are dropped" in caplog.text
@@ -154,11 +166,6 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("override", "path", "words"),
         [
-            ("sede=1", "sede", "did you mean 'seed'"),
-            ("encodr.dropout=1", "encodr", "did you mean 'encoder'"),
-            ("encoder.droput=1", "encoder.droput", "did you mean 'dropout'"),
-            ("encoder.num_filters=1", "encoder.num_filters", "unknown key"),
-            ("encoder.input_dim=1", "encoder.input_dim", "handed over"),
             ("seed.x=1", "seed.x", "seed has no keys"),
             ("sizes.2=1", "sizes.2", "no such item"),
             ("sizes.last=1", "sizes.last", "no such item"),
@@ -174,16 +181,42 @@ class TestRefused:
         assert problem.path == path
         assert words in str(problem)
 
+    @pytest.mark.parametrize(
+        ("override", "path", "words"),
+        [
+            ("sede=1", "sede", "did you mean 'seed'"),
+            ("encodr.dropout=1", "encodr", "did you mean 'encoder'"),
+            ("encoder.droput=1", "encoder.droput", "did you mean 'dropout'"),
+            ("encoder.num_filters=1", "encoder.num_filters", "unknown key"),
+            ("encoder.input_dim=1", "encoder.input_dim", "handed over"),
+            ("name.x=1", "name", "a string"),
+            ("optimizer.lr.x=1", "optimizer.lr.x", "optimizer.lr has no keys"),
+        ],
+    )
+    def test_the_check_judges_the_rest(self, override, path, words) -> None:
+        with pytest.raises(ConfigError) as caught:
+            build(Experiment, apply_overrides(Experiment, CONFIG, [override]))
+        (problem,) = caught.value.problems
+        assert problem.path == path
+        assert words in str(problem)
+
     def test_together_with_the_problems_of_the_config(self) -> None:
         config = CONFIG | {"name": 3}
         with pytest.raises(ConfigError) as caught:
-            apply_overrides(Experiment, config, ["sede=1", "seed=x", "encoder.droput=1"])
-        assert [each.path for each in caught.value.problems] == [
+            apply_overrides(Experiment, config, ["sede=1", "seed.x=1", "encoder.droput=1", "x"])
+        assert {each.path for each in caught.value.problems} == {
+            "-o x",
+            "seed.x",
+            "name",
             "sede",
             "encoder.droput",
-            "seed",
-            "name",
-        ]
+        }
+
+    def test_an_override_may_mend_the_config(self) -> None:
+        config = {"encoder": {"type": "sopa"}}
+        assert changed("encoder.patterns.2=3", config=config) == {
+            "encoder": {"type": "sopa", "patterns": {"2": 3}}
+        }
 
     @pytest.mark.parametrize("wrong", [3, ["cnn"]])
     def test_a_part_that_is_no_object_is_not_papered_over(self, wrong) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sopa_plugin.registry import Registrable, build, check, fill_defaults
-from sopa_plugin.registry.signatures import arguments
+from sopa_plugin.registry.hints import arguments
 
 
 class Reader(Registrable):

@@ -1,0 +1,799 @@
+"""From names and params to parts: registering, choosing, checking a config whole, building it.
+
+One walk over a config and type hints (`_Check`) gives both every problem and, where there is none,
+the nodes that build and that write the defaults out; so these three cannot disagree.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+import itertools
+import json
+import os
+import pkgutil
+import re
+from collections import abc
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from enum import Enum
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.registry.hints import (
+    ANYTHING,
+    LISTS,
+    MAPPINGS,
+    SETS,
+    UNIONS,
+    Argument,
+    arguments,
+    bounds,
+    buildable,
+    is_local_path,
+    is_restricted,
+    members,
+    plain_hint,
+)
+from sopa_plugin.registry.plugins import looked_in
+from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, join, nearest
+
+T = TypeVar("T")
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_WRONG_VALUE = "wrong value"  # of the right type
+
+
+@dataclass(frozen=True)
+class _Registration:
+    """A class (or function) that a config can name, and how it is called."""
+
+    name: str
+    target: Callable[..., Any]
+    constructor: str | None = None
+
+    @property
+    def make(self) -> Callable[..., Any]:
+        """What is called to build the part, and whose type hints its config is checked by."""
+        return getattr(self.target, self.constructor) if self.constructor else self.target
+
+
+_registry: dict[type, dict[str, _Registration]] = {}
+
+
+class Registrable:
+    """Mixin of base classes whose implementations a config names by `type`.
+
+    A base class inherits it directly (`class Seq2VecEncoder(nn.Module, Registrable)`), and its
+    implementations register under it. A subclass may define
+    `check_params(cls, params: dict) -> Iterable[str | tuple[str, str]]`, which yields messages or
+    `(key, message)` for what type hints cannot say (one argument ruling out another). It gets
+    every argument as `fill_defaults` writes it, and reads nothing. An argument that does not fit
+    its hint has its default there, or is absent: a `KeyError` then ends the check of that part.
+
+    A constructor that takes `**kwargs` (and no `*args`) and hands them on to `super().__init__`
+    need not repeat the arguments of the base: a config may give them all, by the hints and
+    defaults of the base. It names those that have another hint or default here; one that itself
+    sets an argument of the base spells out the others instead.
+
+    A constructor called from Python raises `ValueError` for an argument that its hint rules out by
+    a `Bound` or a `Literal`; of other types it checks nothing.
+
+    Attributes:
+        default_implementation: the name used where a config gives no `type`.
+        handed_over: constructor arguments that the builder supplies (dimensions, labels,
+            vocabulary); a config never gives them.
+        also_accepts: classes of other libraries whose subclasses a dotted `type` may name too
+            (`torch.optim.RAdam`); implementations registered by name may be anything callable.
+    """
+
+    default_implementation: ClassVar[str | None] = None
+    handed_over: ClassVar[frozenset[str]] = frozenset()
+    also_accepts: ClassVar[tuple[type, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if inspect.isfunction(vars(cls).get("__init__")):
+            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
+
+    @classmethod
+    def register(
+        cls, name: str, constructor: str | None = None, exist_ok: bool = False
+    ) -> Callable[[Target], Target]:
+        """Decorator that makes a class known under `name` as an implementation of this base.
+
+        Arguments:
+            name: what a config gives as `type`.
+            constructor: a classmethod to build with, instead of the class itself.
+            exist_ok: replace what had this name before; else that is a `ConfigError`.
+
+        The class of another library is registered by a call: `Optimizer.register("adam")(Adam)`.
+        """
+        names = _registry.setdefault(cls, {})
+
+        def decorate(target: Target) -> Target:
+            before = names.get(name)
+            if before is not None and before.target is not target and not exist_ok:
+                raise ConfigError(
+                    f"cannot register {_full_name(target)} as the {cls.__name__} '{name}': "
+                    f"the name belongs to {_full_name(before.target)}; "
+                    "take another, or pass exist_ok=True to replace it"
+                )
+            if constructor is not None and not callable(getattr(target, constructor, None)):
+                raise ConfigError(f"{_full_name(target)} has no constructor '{constructor}'")
+            names[name] = _Registration(name, target, constructor)
+            return target
+
+        return decorate
+
+    @classmethod
+    def by_name(cls, name: str) -> type[Self]:
+        """The implementation of that name, or at that dotted path; `ConfigError` if none is."""
+        registration = _registry.get(cls, {}).get(name) or _lookup(cls, name, "")
+        if isinstance(registration, Problem):
+            raise ConfigError([registration])
+        return registration.target  # type: ignore[return-value]
+
+    @classmethod
+    def list_available(cls) -> list[str]:
+        """The registered names in alphabetical order, but the default first."""
+        return sorted(_choices(cls), key=lambda name: (name != cls.default_implementation, name))
+
+    @classmethod
+    def from_params(cls, params: str | Mapping[str, Any], /, **handed_over: Any) -> Self:
+        """Checks `params` and builds the implementation they name; a string is its `type`.
+
+        Raises `ConfigError` with every problem of `params`.
+        """
+        return build(cls, params, **handed_over)  # type: ignore[no-any-return]
+
+
+class Lazy(Generic[T]):
+    """A part that its owner builds, once it knows what to hand over.
+
+    As a type hint (`optimizer: Lazy[Optimizer]`) it is checked with the rest of the config; the
+    owner then calls `optimizer.construct(params=model.parameters())`. As a default it reads
+    `optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam")`.
+
+    Arguments:
+        kind: the class, or base class, of the part.
+        params: its config; a string is its `type`.
+        path: where it is in the whole config, for messages.
+    """
+
+    def __init__(
+        self, kind: type[T], params: str | Mapping[str, Any] | None = None, path: str = ""
+    ) -> None:
+        self.kind = kind
+        self.params = _as_object(copy.deepcopy(params))
+        self._path = path
+
+    def construct(self, **handed_over: Any) -> T:
+        """A new part; raises `ConfigError` if the config is wrong or a value is refused."""
+        return _sound(self.kind, self.params, self._path).build(**handed_over)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"Lazy({getattr(self.kind, '__name__', self.kind)}, {self.params!r})"
+
+
+def check(kind: Any, config: Any, path: str = "") -> list[Problem]:
+    """Every problem of `config` as a `kind` (a class or type hint); builds and reads nothing.
+
+    `path` is where `config` is in a larger config, for the messages.
+    """
+    return _resolved(kind, config, path)[1]
+
+
+def build(kind: Any, config: Any, /, **handed_over: Any) -> Any:
+    """Checks `config` and builds it; raises `ConfigError` with every problem found.
+
+    What is handed over goes to the constructor of `kind` alone, not to the parts inside it.
+    """
+    return _sound(kind, config).build(**handed_over)
+
+
+def fill_defaults(kind: Any, config: Any) -> dict[str, Any]:
+    """`config` with `type` and every default written out, at every level.
+
+    Left out are the arguments that the builder hands over and defaults that JSON has nothing for.
+    Local paths (`LocalPath`) that exist are made absolute, and `~` is written out. Raises
+    `ConfigError` if `config` has problems; `check` finds none in the result, which builds the same
+    thing.
+    """
+    return _sound(kind, config).filled  # type: ignore[no-any-return]
+
+
+def known_defaults(kind: Any, config: Any) -> Any:
+    """`fill_defaults` of a config that may have problems: null stands for what has one."""
+    return _resolved(kind, config)[0].filled
+
+
+def _sound(kind: Any, config: Any, path: str = "") -> _Node:
+    node, problems = _resolved(kind, config, path)
+    if problems:
+        raise ConfigError(problems)
+    return node
+
+
+def _resolved(hint: Any, value: Any, path: str = "") -> tuple[_Node, list[Problem]]:
+    """The node for `value` under `hint`, of use where there are no problems."""
+    walk = _Check()
+    return walk.node(hint, value, path), walk.problems
+
+
+def _checked(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that first checks what it is given by the bounds and literals of its hints."""
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def checked(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:  # which `init` says better
+            given = {}
+        takes, walk = arguments(init), _Check()
+        for key in given.keys() & takes.keys():
+            if is_restricted(takes[key].hint):
+                walk.argument(takes[key], given[key], key)
+        for problem in walk.problems:
+            advice = f"; {problem.hint}" if problem.hint else ""
+            raise ValueError(
+                f"{problem.path}: expected {problem.expected}, found {problem.found}{advice}"
+            )
+        init(self, *args, **kwargs)
+
+    return checked
+
+
+# --- names ---
+
+
+def _choices(kind: type) -> dict[str, _Registration]:
+    """What can stand where `kind` is asked for, by name."""
+    return {
+        name: registration
+        for base in reversed(kind.__mro__)
+        for name, registration in _registry.get(base, {}).items()
+        if base is kind or _is_subclass(registration.target, kind)
+    }
+
+
+def _is_base(kind: type) -> bool:
+    """Whether `kind` is a base class, to be chosen from by `type`, not a part itself."""
+    return kind in _registry or Registrable in kind.__bases__
+
+
+def _registration_of(kind: type) -> _Registration:
+    """How `kind` itself is built: as it was registered, if it was; by its `__init__` first."""
+    own = [each for each in _choices(kind).values() if each.target is kind]
+    return min(own, key=lambda each: each.constructor or "", default=_Registration("", kind))
+
+
+def _lookup(kind: type, name: str, path: str) -> _Registration | Problem:
+    """The implementation of `kind` with that name or dotted path, or what is wrong with it."""
+    known = _choices(kind)
+    if name in known:
+        return known[name]
+    if _DOTTED.fullmatch(name):
+        return _import(kind, name, path)
+    advice = [
+        did_you_mean(name, known),
+        f"(looked in {looked_in()}; give its package with --include-package if it is your own)",
+    ]
+    what = f"no {kind.__name__} is called '{name}'"
+    return Problem(path, what, _one_of(known), f'"{name}"', " ".join(filter(None, advice)))
+
+
+def _one_of(known: Iterable[str]) -> str:
+    return "one of " + (", ".join(sorted(known)) or "(none is registered)")
+
+
+def _import(kind: type, name: str, path: str) -> _Registration | Problem:
+    expected = f"the dotted path of a subclass of {kind.__name__}, or a registered name"
+    try:
+        target = pkgutil.resolve_name(name)
+    except Exception as error:  # a module may raise anything while it is imported
+        reason = f"{type(error).__name__}: {error}"
+        return Problem(path, f"'{name}' cannot be imported", expected, f'"{name}"', reason)
+    accepted = (kind, *getattr(kind, "also_accepts", ()))
+    if target in accepted or not any(_is_subclass(target, each) for each in accepted):
+        what = f"'{name}' is not a subclass of {kind.__name__}"
+        return Problem(path, what, expected, f'"{name}"', "name another class, or derive it")
+    if inspect.isabstract(target):
+        what = f"'{name}' is abstract and cannot be built"
+        return Problem(path, what, expected, f'"{name}"', "name one of its subclasses")
+    return _Registration(name, target, _registration_of(target).constructor)
+
+
+def _is_subclass(target: object, kind: type) -> bool:
+    return isinstance(target, type) and issubclass(target, kind)
+
+
+def _full_name(target: object) -> str:
+    return f"{getattr(target, '__module__', '?')}.{getattr(target, '__qualname__', target)}"
+
+
+# --- from `type` to a class ---
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The class that an object of a config stands for.
+
+    Attributes:
+        type_name: what `type` says or would say; "" for a class that is not chosen by name.
+        registration: how it is built.
+        takes: the arguments of its constructor.
+        handed_over: the names of the arguments that its builder supplies.
+    """
+
+    type_name: str
+    registration: _Registration
+    takes: Mapping[str, Argument]
+    handed_over: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.type_name or getattr(self.registration.target, "__name__", "this part")
+
+    @functools.cached_property
+    def configurable(self) -> dict[str, Argument]:
+        """The arguments that a config may give."""
+        return {key: each for key, each in self.takes.items() if key not in self.handed_over}
+
+    def refuse(self, key: Any, value: Any, path: str) -> Problem:
+        """The problem of a key that a config may not give."""
+        where, known = join(path, key), sorted(self.configurable)
+        if key in self.handed_over:
+            advice = "it is handed over by the builder; remove it"
+            return Problem(where, "not to be configured", found=found(value), hint=advice)
+        expected = f"a key of {self.name}: " + (", ".join(known) or "it has none")
+        advice = did_you_mean(str(key), known) or "remove it"
+        return Problem(where, "unknown key", expected, found(value), advice)
+
+    def build(self, given: Mapping[str, _Node], path: str, /, **handed_over: Any) -> Any:
+        """Builds the part; what is handed over and not taken by this implementation is left out.
+
+        Raises `TypeError` if an argument is handed over that none of the implementations names, or
+        if one is missing, and `ConfigError` if the constructor refuses a value (`ValueError`).
+        """
+        unknown = handed_over.keys() - self.takes.keys() - self.handed_over
+        if unknown:
+            raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}")
+        call = {key: node.build() for key, node in given.items()}
+        call |= {key: value for key, value in handed_over.items() if key in self.takes}
+        missing = [key for key, each in self.takes.items() if each.required and key not in call]
+        if missing:
+            raise TypeError(
+                f"{path or self.name}: {', '.join(missing)} must be handed over: pass it to "
+                "from_params, or annotate the part as Lazy and pass it to construct"
+            )
+        try:
+            return self.registration.make(**call)
+        except UserError:
+            raise
+        except ValueError as error:
+            problem = Problem(path, f"'{self.name}' cannot be built", hint=str(error))
+            raise ConfigError([problem]) from error
+
+
+def _takes_type(kind: type) -> bool:
+    """Whether the key `type` chooses the class; not so where it is an argument of the class."""
+    return issubclass(kind, Registrable) or "type" not in arguments(kind)
+
+
+def _choose(kind: type, params: Mapping[str, Any], path: str, type_path: str) -> _Choice | Problem:
+    """The class that builds a `kind` from `params`, or what is wrong with their `type`."""
+    name: Any = None
+    registration: _Registration | Problem = _Registration("", kind)
+    if "type" in params and _takes_type(kind):
+        name = params["type"]
+        if not isinstance(name, str):
+            return Problem(type_path, "wrong type", "a name (a string)", found(name))
+        if not issubclass(kind, Registrable) and not _DOTTED.fullmatch(name):
+            expected = f"no key 'type', or the dotted path of a subclass of {kind.__name__}"
+            return Problem(type_path, f"no {kind.__name__} has a name", expected, f'"{name}"')
+    elif issubclass(kind, Registrable):
+        registration = _registration_of(kind)
+        name = kind.default_implementation if _is_base(kind) else None
+        if _is_base(kind) and name is None:
+            hint = f"say which {kind.__name__} it is: {{type: ...}}"
+            where, what = join(path, "type"), "required key is missing"
+            return Problem(where, what, _one_of(_choices(kind)), hint=hint)
+    if name is not None:
+        registration = _lookup(kind, name, type_path)
+    if isinstance(registration, Problem):
+        return registration
+    handed_over = frozenset(getattr(kind, "handed_over", ()))
+    handed_over |= frozenset(getattr(registration.target, "handed_over", ()))
+    takes = arguments(registration.make)
+    return _Choice(name or registration.name, registration, takes, handed_over)
+
+
+# --- the walk ---
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A part of a checked config.
+
+    Attributes:
+        build: makes the Python value; takes what is handed over to it, if it is a part.
+        filled: the config, with every default written out.
+    """
+
+    build: Callable[..., Any]
+    filled: Any
+
+
+def _leaf(value: Any, filled: Any = None) -> _Node:
+    """A plain value, already converted to its type hint."""
+
+    def build(**handed_over: Any) -> Any:
+        if handed_over:
+            raise TypeError(f"{', '.join(handed_over)}: nothing can be handed over to {value!r}")
+        return value
+
+    return _Node(build, _as_json(value) if filled is None else filled)
+
+
+_UNUSED = _Node(lambda: None, None)  # stands where a problem was found: nothing is built then
+
+
+class _Check:
+    """A walk over a config and type hints, which gathers every problem."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def node(self, hint: Any, value: Any, path: str) -> _Node:
+        """The node for `value` under `hint`."""
+        if is_local_path(hint) and isinstance(value, str):
+            local = os.path.expanduser(value)
+            return _leaf(local, os.path.abspath(local) if os.path.exists(local) else local)
+        node = self._typed(plain_hint(hint), value, path)
+        number = node.build() if bounds(hint) else None
+        if isinstance(number, Real) and any(number not in bound for bound in bounds(hint)):
+            return self._mismatch(hint, value, path, _WRONG_VALUE)
+        return node
+
+    def argument(self, argument: Argument, value: Any, path: str) -> _Node:
+        if value is None and argument.default is None:
+            return _leaf(None)  # `x: int = None` takes null
+        return self.node(argument.hint, value, path)
+
+    def _typed(self, hint: Any, value: Any, path: str) -> _Node:
+        kind = get_origin(hint) or hint
+        if hint in ANYTHING:
+            return _leaf(value)
+        if kind in UNIONS:
+            return self._union(hint, value, path)
+        if kind is Lazy:
+            return self._lazy(hint, value, path)
+        if kind in (*LISTS, *SETS, tuple):
+            return self._items(hint, value, path)
+        if kind in MAPPINGS:
+            return self._table(hint, value, path)
+        if _is_part(kind):
+            return self._part(kind, value, path)
+        return self._scalar(hint, value, path)
+
+    def _scalar(self, hint: Any, value: Any, path: str) -> _Node:
+        if get_origin(hint) is Literal:
+            if any(value == each and type(value) is type(each) for each in get_args(hint)):
+                return _leaf(value)
+            return self._mismatch(hint, value, path, _WRONG_VALUE)
+        if _is_subclass(hint, Enum):
+            for each in hint:
+                if value is each or (value == each.value and type(value) is type(each.value)):
+                    return _leaf(each)
+        elif hint in (int, float):
+            # a bool is an int to Python, not to a config
+            number: type = Integral if hint is int else Real
+            if isinstance(value, number) and not isinstance(value, bool):
+                with suppress(OverflowError):  # an integer that no float can hold
+                    return _leaf(hint(value))
+        elif hint is Path and isinstance(value, str):
+            return _leaf(Path(value))
+        elif _is_instance(value, get_origin(hint) or hint):
+            return _leaf(value)
+        return self._mismatch(hint, value, path)
+
+    def _mismatch(self, hint: Any, value: Any, path: str, what: str = "wrong type") -> _Node:
+        options = [plain_hint(each) for each in members(hint)]
+        literals = [get_args(each) for each in options if get_origin(each) is Literal]
+        advice = ""
+        if isinstance(value, str):
+            names = [each for each in itertools.chain(*literals) if isinstance(each, str)]
+            advice = did_you_mean(value, names) or _how_to_write(hint, value)
+        elif value is None:
+            advice = "leave the key out for its default, or give a value"
+        self.problems.append(
+            Problem(path, what, describe(hint), found(value), advice, mismatch=True)
+        )
+        return _UNUSED
+
+    def _union(self, hint: Any, value: Any, path: str) -> _Node:
+        options = list(get_args(hint))
+        if value is None and type(None) in options:
+            return _leaf(None)
+        if any(_is_subclass(_unlazy(each), Registrable) for each in options):
+            # a string is the name of a part, to be checked as one
+            options = [each for each in options if plain_hint(each) is not str]
+        # an exact type first, so that 3 is an int of `float | int`
+        options.sort(key=lambda each: plain_hint(each) is not type(value))
+        attempts: list[list[Problem]] = []
+        for option in options:
+            node, problems = _resolved(option, value, path)
+            if not problems:
+                return node
+            attempts.append(problems)
+        for attempt in sorted(attempts, key=len):  # of the right shape
+            if not any(each.mismatch and each.path == path for each in attempt):
+                self.problems += attempt
+                return _UNUSED
+        whats = [each.what for attempt in attempts for each in attempt]
+        what = _WRONG_VALUE if _WRONG_VALUE in whats else "wrong type"
+        return self._mismatch(hint, value, path, what)
+
+    def _lazy(self, hint: Any, value: Any, path: str) -> _Node:
+        kind = _unlazy(hint)
+        params = value.params if isinstance(value, Lazy) else value
+        if not isinstance(params, str | Mapping):
+            return self._mismatch(kind, params, path)
+        filled = self.node(kind, params, path).filled
+        return _leaf(Lazy(kind, params, path), filled)
+
+    def _items(self, hint: Any, value: Any, path: str) -> _Node:
+        kind, args = get_origin(hint) or hint, get_args(hint)
+        accepted = (list, tuple, set, frozenset) if kind in SETS else (list, tuple)
+        fixed = kind is tuple and bool(args) and args[-1] is not Ellipsis
+        if not isinstance(value, accepted) or (fixed and len(value) != len(args)):
+            return self._mismatch(hint, value, path)
+        each = args if fixed else (args[0] if args else Any,) * len(value)
+        nodes = [
+            self.node(hint, item, join(path, index))
+            for index, (hint, item) in enumerate(zip(each, value, strict=True))
+        ]
+        collection = kind if kind in (tuple, frozenset) else set if kind in SETS else list
+        return _Node(
+            lambda: collection(node.build() for node in nodes), [node.filled for node in nodes]
+        )
+
+    def _table(self, hint: Any, value: Any, path: str) -> _Node:
+        if not isinstance(value, Mapping):
+            return self._mismatch(hint, value, path)
+        key_hint, item_hint = get_args(hint) or (Any, Any)
+        table: dict[Any, _Node] = {}
+        for name, item in value.items():
+            where = join(path, name)
+            key = _key(key_hint, name)
+            if key is None:
+                self.problems.append(Problem(where, "wrong key", describe(key_hint), found(name)))
+            elif key.build() in table:
+                self.problems.append(Problem(where, "key given twice", found=found(name)))
+            else:
+                table[key.build()] = self.node(item_hint, item, where)
+        return _Node(
+            lambda: {key: node.build() for key, node in table.items()},
+            {str(_as_json(key)): node.filled for key, node in table.items()},
+        )
+
+    def _part(self, kind: type, value: Any, path: str) -> _Node:
+        if _is_instance(value, kind) or isinstance(value, getattr(kind, "also_accepts", ())):
+            return _leaf(value)  # built already, by a program
+        type_path = join(path, "type")
+        if isinstance(value, str) and issubclass(kind, Registrable):
+            value, type_path = {"type": value}, path
+        if not isinstance(value, Mapping):
+            return self._mismatch(kind, value, path)
+        choice = _choose(kind, value, path, type_path)
+        if isinstance(choice, Problem):
+            self.problems.append(choice)
+            return _UNUSED
+        is_type = {"type"} if _takes_type(kind) else set()
+        params = {key: item for key, item in value.items() if key not in is_type}
+        return self._arguments(choice, params, path)
+
+    def _arguments(self, choice: _Choice, params: dict[str, Any], path: str) -> _Node:
+        configurable, given, unsound = choice.configurable, dict[str, _Node](), set[str]()
+        for key, item in params.items():
+            before = len(self.problems)
+            if key in configurable:
+                given[key] = self.argument(configurable[key], item, join(path, key))
+            if len(self.problems) > before:
+                unsound.add(key)
+        # a misspelt required key is one fault, reported where it was found
+        misspelt = {nearest(str(key), configurable) for key in params.keys() - choice.takes.keys()}
+        for key, each in configurable.items():
+            if each.required and key not in params:
+                unsound.add(key)
+                if key not in misspelt:
+                    what, expected = "required key is missing", describe(each.hint)
+                    self.problems.append(Problem(join(path, key), what, expected))
+        self.problems += [
+            choice.refuse(key, item, path) for key, item in params.items() if key not in given
+        ]
+        self._across(choice, given, unsound, path)
+        filled = {"type": choice.type_name} if choice.type_name else {}
+        return _Node(functools.partial(choice.build, given, path), filled | _filled(choice, given))
+
+    def _across(
+        self, choice: _Choice, given: Mapping[str, _Node], unsound: set[str], path: str
+    ) -> None:
+        """What the class itself says against its arguments taken together.
+
+        Of `unsound` ones, reported already, it is shown the default or, if there is none, nothing.
+        """
+        hook = getattr(choice.registration.target, "check_params", None)
+        if hook is None:
+            return
+        sound = {key: node for key, node in given.items() if key not in unsound}
+        with suppress(KeyError) if unsound else nullcontext():
+            for answer in hook(_filled(choice, sound)):
+                key, message = ("", answer) if isinstance(answer, str) else answer
+                # without a key, or with an unsound one, it may be about what is not there
+                if not unsound or (key and key.split(".")[0] not in unsound):
+                    self.problems.append(Problem(join(path, key) if key else path, message))
+
+
+def _filled(choice: _Choice, given: Mapping[str, _Node]) -> dict[str, Any]:
+    """Every argument that has a value, in the order of the constructor.
+
+    Of those that are not given, these are the ones whose default can be written in a config.
+    """
+    filled: dict[str, Any] = {}
+    for key, argument in choice.configurable.items():
+        if key in given:
+            filled[key] = given[key].filled
+        elif not argument.required:
+            walk = _Check()
+            config = walk.argument(argument, argument.default, "").filled
+            if not walk.problems and _is_json(config):
+                filled[key] = config
+    return filled
+
+
+def _key(hint: Any, key: Any) -> _Node | None:
+    """A key, converted to its hint: JSON has only strings for keys ("6" is 6)."""
+    node, problems = _resolved(hint, key)
+    if not problems:
+        return node
+    return _resolve_text(hint, key) if isinstance(key, str) else None
+
+
+def _how_to_write(hint: Any, text: str) -> str:
+    """Advice for a value that is written as text, or as Python would have it; else nothing."""
+    plain = any(plain_hint(each) in (int, float, bool) for each in members(hint))
+    if plain and _resolve_text(hint, text) is not None:
+        return "remove the quotes"
+    try:
+        written = json.dumps(ast.literal_eval(text), allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ""
+    return f"write {written}" if _resolve_text(hint, written) is not None else ""
+
+
+def _resolve_text(hint: Any, text: str) -> _Node | None:
+    """The node for a number or truth value that is written as a string; None if it is none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    node, problems = _resolved(hint, value)
+    return None if problems or isinstance(value, str) else node
+
+
+def _is_instance(value: Any, kind: Any) -> bool:
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # not a class that has instances (a protocol, a Callable[...])
+        return False
+
+
+def _as_object(params: Any) -> dict[str, Any]:
+    """The config of a part: a string is its `type`."""
+    return {"type": params} if isinstance(params, str) else dict(params or {})
+
+
+def _as_json(value: Any) -> Any:
+    """`value` as JSON has it (lists, string keys); what JSON has nothing for is left as it is."""
+    if isinstance(value, Enum):
+        return _as_json(value.value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Lazy):
+        return value.params
+    if isinstance(value, Mapping):
+        return {str(_as_json(key)): _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_as_json(item) for item in value), key=str)
+    return value
+
+
+def _is_json(value: Any) -> bool:
+    """Whether `value` can be written as JSON."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+# --- type hints in words ---
+
+_SCALARS: dict[Any, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Path: "a path",
+}
+
+
+def _unlazy(hint: Any) -> Any:
+    """T of a hint `Lazy[T]`; any other hint itself, plain."""
+    hint = plain_hint(hint)
+    if hint is Lazy:
+        return Any
+    return get_args(hint)[0] if get_origin(hint) is Lazy else hint
+
+
+def _is_part(hint: Any) -> bool:
+    """Whether a config gives such a value as an object holding a constructor's arguments."""
+    if not isinstance(hint, type) or hint in (*ANYTHING, *_SCALARS, *LISTS, *SETS, *MAPPINGS):
+        return False
+    return hint is not tuple and not issubclass(hint, Enum) and buildable(hint)
+
+
+def describe(hint: Any) -> str:
+    """What a hint asks for, in words."""
+    if is_local_path(hint):
+        return "a path (a string)"
+    limits = " and ".join(map(str, bounds(hint)))
+    hint = _unlazy(hint)
+    kind, args = get_origin(hint) or hint, get_args(hint)
+    if hint in _SCALARS:
+        return f"{_SCALARS[hint]} {limits}".rstrip()
+    if hint in ANYTHING:
+        return "anything"
+    if kind in UNIONS:
+        return _either(describe(each) for each in args if _in_config(each)) or "nothing"
+    if kind is Literal:
+        return _either(f'"{each}"' if isinstance(each, str) else found(each) for each in args)
+    if kind is tuple and args and args[-1] is not Ellipsis:
+        return f"a list of {len(args)}: " + ", ".join(map(describe, args))
+    if kind in (*LISTS, *SETS, tuple):
+        return f"a list of {describe(args[0])}" if args else "a list"
+    if kind in MAPPINGS:
+        return f"an object of {describe(args[0])}: {describe(args[1])}" if args else "an object"
+    if _is_subclass(kind, Enum):
+        return _either(found(each.value) for each in kind)
+    if _is_subclass(kind, Registrable) and _is_base(kind):
+        return f"a {kind.__name__} (type: {', '.join(sorted(_choices(kind))) or 'none known'})"
+    if _is_part(kind):
+        return f"an object (arguments of {kind.__name__})"
+    if isinstance(kind, type):
+        return f"a Python {kind.__name__} (not to be given in a config)"
+    return str(hint)
+
+
+def _in_config(hint: Any) -> bool:
+    """Whether JSON can hold a value of that hint (a tensor or function comes from a program)."""
+    kind = get_origin(plain_hint(hint)) or plain_hint(hint)
+    if not isinstance(kind, type) or kind in _SCALARS or _is_part(kind) or issubclass(kind, Enum):
+        return kind is not abc.Callable
+    return kind in (*LISTS, *SETS, *MAPPINGS, tuple, object, Lazy, *UNIONS)
+
+
+def _either(words: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(words))
