@@ -11,7 +11,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sopa_plugin"
 ORDER = [
-    {"errors", "files"},
+    {"errors"},
+    {"files"},
     {"registry"},
     {"data", "embedders", "wfsa"},
     {"encoders", "heads"},
