@@ -24,7 +24,7 @@ from sopa_plugin.models.model import (
     load_tokenizer,
     record,
 )
-from sopa_plugin.registry.signatures import arguments
+from sopa_plugin.registry.hints import arguments
 
 FEATURES_FILE = "features.json"
 

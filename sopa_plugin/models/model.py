@@ -14,7 +14,6 @@ from sopa_plugin import __version__
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json
 from sopa_plugin.registry import Registrable, import_plugins, imported_plugins
-from sopa_plugin.registry.registrable import registration_of
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -67,7 +66,7 @@ class Model(Registrable):
 
 def record(kind: type[Model]) -> dict[str, Any]:
     """What `config.json` says under `RECORD`: the registered name, the version, the plugins."""
-    name = registration_of(kind).name or Model.default_implementation
+    name = kind.registered_name() or Model.default_implementation
     return {"model": name, "version": __version__, "plugins": imported_plugins()}
 
 

@@ -141,6 +141,11 @@ class Registrable:
         return registration.target  # type: ignore[return-value]
 
     @classmethod
+    def registered_name(cls) -> str:
+        """The name that this very class is registered under, "" if it is not."""
+        return _registration_of(cls).name
+
+    @classmethod
     def list_available(cls) -> list[str]:
         """The registered names in alphabetical order, but the default first."""
         return sorted(_choices(cls), key=lambda name: (name != cls.default_implementation, name))
