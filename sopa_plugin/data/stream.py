@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
-from sopa_plugin.data.characters import check_encodable
+from sopa_plugin.data.readers.lines import check_encodable
 from sopa_plugin.errors import UserError
 
 Format = Literal["auto", "text", "json"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
-from sopa_plugin.data.readers.example import Example
-from sopa_plugin.data.readers.files import read_json_lines, read_lines
-from sopa_plugin.data.readers.split_files import split_of
-from sopa_plugin.data.readers.tables import Table
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.readers.lines import read_json_lines, read_lines
+from sopa_plugin.data.readers.sources import entries, split_of
+from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
+
+if TYPE_CHECKING:
+    from sopa_plugin.data.readers.tables import Table
 
 NEGATIVE, POSITIVE = "negative", "positive"
 TOKENISED = ".txt.tok"
@@ -84,16 +86,19 @@ class AmazonReader(DatasetReader):
             return splits if test is None else {**splits, "test": test}
         return splits
 
-    def examples(self, source: Path | Table) -> Iterator[Example]:
-        if isinstance(source, Table):
-            yield from _from_rows(source.rows(), str(source))
-        elif source.name.endswith(TOKENISED):
-            yield from self._with_categories(source)
-        elif source.suffix in (".positive", ".negative"):
-            for label in (POSITIVE, NEGATIVE):
-                yield from self._of_label(source.with_suffix(f".{label}"), label)
-        else:
-            yield from _from_rows(read_json_lines(source, self.encoding), str(source))
+    def examples(self, source: Path | Table) -> Examples:
+        if isinstance(source, Path):
+            parse = self._from_json_lines
+            if source.name.endswith(TOKENISED):
+                parse = self._with_categories
+            elif source.suffix in (".positive", ".negative"):
+                parse = self._by_label
+            return Examples.parsed(str(source), lambda: parse(source))
+        text, label = _columns(source.columns, source.name)
+        columns = source.read([text], [label])
+        examples = Examples.from_columns(source.name, columns, source.place)
+        name_of = _from_stars if (text, label) in STAR_COLUMNS else _from_name
+        return examples.renamed(lambda value: name_of(value, examples.first(value)))
 
     def _with_categories(self, source: Path) -> Iterator[Example]:
         categories = source.with_name(source.name.removesuffix(TOKENISED) + ".cat")
@@ -112,18 +117,37 @@ class AmazonReader(DatasetReader):
             label = labels[line - 1][1]
             if label not in _CATEGORIES:
                 raise UserError(
-                    f"{categories}:{line}: expected 1 (negative) or 2 (positive), found {label!r}."
+                    f"{categories}:{line}: expected 1 (negative) or 2 (positive), found "
+                    f"{shortened(label)}."
                 )
-            yield Example(text, _CATEGORIES[label], str(source), line)
+            yield Example(text, _CATEGORIES[label], f"{source}:{line}")
         if line < len(labels):
             raise UserError(
                 f"{categories}:{line + 1}: no review for this label: {source} has {line} lines; "
                 "expected one for every label."
             )
 
-    def _of_label(self, file: Path, label: str) -> Iterator[Example]:
-        for number, line in read_lines(file, self.encoding):
-            yield Example(line, label, str(file), number)
+    def _by_label(self, source: Path) -> Iterator[Example]:
+        for label in (POSITIVE, NEGATIVE):
+            file = source.with_suffix(f".{label}")
+            for number, line in read_lines(file, self.encoding):
+                yield Example(line, label, f"{file}:{number}")
+
+    def _from_json_lines(self, source: Path) -> Iterator[Example]:
+        for number, row in read_json_lines(source, self.encoding):
+            where = f"{source}:{number}"
+            text_column, label_column = _columns(row, where)
+            text, value = row.get(text_column) or "", row[label_column]
+            if not isinstance(text, str):
+                raise UserError(f"{where}: {text_column!r} is not text: {shortened(text)}.")
+            stars = (text_column, label_column) in STAR_COLUMNS
+            label = (
+                _from_stars(value, f"{where}: {label_column!r}")
+                if stars
+                else _from_name(value, where)
+            )
+            if label is not None:
+                yield Example(text, label, where)
 
 
 def _is_reviews(path: Path) -> bool:
@@ -141,7 +165,7 @@ def _test_beside(train: Path) -> Path | None:
     """The test file for a train file of another name: elec-test goes with elec-25k-train."""
     tests = [
         file
-        for file in sorted(train.parent.iterdir())
+        for file in entries(train.parent)
         if file.name.endswith(TOKENISED) and split_of(file.name) == "test"
     ]
     if len(tests) > 1:
@@ -152,23 +176,7 @@ def _test_beside(train: Path) -> Path | None:
     return tests[0] if tests else None
 
 
-def _from_rows(rows: Iterable[tuple[int, dict[str, Any]]], file: str) -> Iterator[Example]:
-    for number, row in rows:
-        where = f"{file}:{number}"
-        text_column, label_column = _columns(row, where)
-        text = row.get(text_column) or ""
-        if not isinstance(text, str):
-            raise UserError(f"{where}: {text_column!r} is not text: {text!r}.")
-        value = row[label_column]
-        if (text_column, label_column) in STAR_COLUMNS:
-            label = _from_stars(value, f"{where}: {label_column!r}")
-        else:
-            label = _from_name(value, where)
-        if label is not None:
-            yield Example(text, label, file, number)
-
-
-def _columns(row: dict[str, Any], where: str) -> tuple[str, str]:
+def _columns(row: Collection[str], where: str) -> tuple[str, str]:
     """The first known pair of columns; McAuley's sets leave out the text where it is empty."""
     pairs = (*STAR_COLUMNS, *LABEL_COLUMNS)
     for pair in pairs:
@@ -179,7 +187,7 @@ def _columns(row: dict[str, Any], where: str) -> tuple[str, str]:
             return pair
     raise UserError(
         f"{where}: expected a review's text and stars ('reviewText' and 'overall') or 'text' and "
-        f"'label', found {', '.join(map(repr, row)) or 'nothing'}."
+        f"'label', found {listed(row) or 'nothing'}."
     )
 
 
@@ -190,7 +198,7 @@ def _from_stars(value: Any, where: str) -> str | None:
     except (TypeError, ValueError):
         stars = math.nan
     if not 1 <= stars <= 5:
-        raise UserError(f"{where}: expected 1 to 5 stars, found {value!r}.")
+        raise UserError(f"{where}: expected 1 to 5 stars, found {shortened(value)}.")
     if 2 < stars < 4:
         return None
     return NEGATIVE if stars <= 2 else POSITIVE
@@ -199,8 +207,9 @@ def _from_stars(value: Any, where: str) -> str | None:
 def _from_name(value: Any, where: str) -> str:
     label = _NAMES.get(str(value).lower())
     if label is None:
-        hint = " (-1 stands for a hidden label; use data with labels)" if value == -1 else ""
+        hint = " (-1 stands for a hidden label; use data with labels)" if str(value) == "-1" else ""
         raise UserError(
-            f"{where}: expected the label 0 or 'negative', 1 or 'positive', found {value!r}{hint}."
+            f"{where}: expected the label 0 or 'negative', 1 or 'positive', "
+            f"found {shortened(value)}{hint}."
         )
     return label

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import codecs
 import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
-
-from datasets import Dataset, DatasetDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sopa_plugin.data.readers import splits as split_tools
-from sopa_plugin.data.readers.example import Example, clean_text
-from sopa_plugin.data.readers.split_files import SPLITS, choose_form, forms_at
-from sopa_plugin.data.readers.tables import (
-    Table,
-    canonical_splits,
-    is_table_folder,
-    load_hub,
-    read_parquet,
-    read_table_folder,
-)
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.readers.lines import encoding_problem
+from sopa_plugin.data.readers.sources import SPLITS, canonical_splits, find_files, is_stored
+from sopa_plugin.data.readers.splits import Examples
+from sopa_plugin.errors import TrainingFailed, UserError, listed, shortened
 from sopa_plugin.registry import Registrable
 
-Splits = dict[str, list[Example]]
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+    from sopa_plugin.data.readers.tables import Table
+
+Splits = dict[str, Examples]
 logger = logging.getLogger(__name__)
 
 
@@ -102,8 +97,8 @@ class DatasetReader(ABC, Registrable):
         """Where `train` and, where the data have them, `dev` and `test` are."""
 
     @abstractmethod
-    def examples(self, source: Path | Table) -> Iterator[Example]:
-        """The examples of one source, as they are written there."""
+    def examples(self, source: Path | Table) -> Examples:
+        """The examples of one source, with their labels as they are written there."""
 
     def map_labels(self, splits: Splits) -> Splits:
         """Turns labels as they are written into class names, and drops what is in no class."""
@@ -111,49 +106,51 @@ class DatasetReader(ABC, Registrable):
 
     def read(self) -> DatasetDict:
         """`train`, `dev` and `test` with columns `text` and `label`, one `ClassLabel` for all."""
+        from datasets import DatasetDict
+
         sources = self.sources()
         if "train" not in sources:
             raise UserError(f"{self.path}: no training set; found {', '.join(sources) or 'none'}.")
-        splits = self.map_labels({split: self._load(sources[split]) for split in sources})
-        for split, examples in splits.items():
-            if not examples:
-                raise UserError(
-                    f"{sources[split]}: no {split} examples in it; expected {self.title}."
-                )
-        splits = self._with_held_out_sets(splits)
+        splits = self._with_held_out_sets(self._load(sources))
         train = splits["train"]
         split_tools.check_labels(train, {"dev": splits["dev"], "test": splits["test"]})
-        names = self.class_names(train, sources["train"])
+        names = self.class_names(train)
         split_tools.log_overlap(splits)
         if self.max_train_examples is not None:
             splits["train"] = split_tools.subsample(
                 train, self.max_train_examples, self.subsample_seed
             )
-        return split_tools.to_dataset_dict(splits, names)
+            self._check_classes_kept(splits, train)
+        return DatasetDict({split: splits[split].to_dataset(names) for split in SPLITS})
+
+    def read_test(self, class_names: Sequence[str] | None = None) -> Dataset:
+        """The test set at the path, or what is split off as one.
+
+        Unlike `read` it needs no training set, and a `test_size` only where there is no test set.
+
+        Arguments:
+            class_names: a trained model's classes in order; labels are matched to them by name.
+                By default this reader's own, or those in the data.
+        """
+        sources = self.sources()
+        if "test" in sources:
+            return self._one_set({"test": sources["test"]}, class_names)
+        if "train" not in sources:
+            raise UserError(f"{self.path}: no test set; found {', '.join(sources) or 'none'}.")
+        splits = self._load({"train": sources["train"]})
+        return self._named(self._split_off(splits["train"], "test")[1], class_names)
 
     def read_file(self, path: str | Path, class_names: Sequence[str] | None = None) -> Dataset:
         """All examples of one file in this reader's format, for instance to evaluate on.
 
         Arguments:
-            class_names: a trained model's classes in order; labels are matched to them by name.
-                By default this reader's own, or those in the file.
+            class_names: as for `read_test`.
         """
-        source = self._source(Path(path).expanduser())
-        examples = self.map_labels({"test": self._load(source)})["test"]
-        if not examples:
-            raise UserError(f"{source}: no examples in it; expected {self.title}.")
-        names = class_names or self.class_names(examples, source)
-        for example in examples:
-            if example.label not in names:
-                raise UserError(
-                    f"{example.where}: the label {example.label!r} is not a class of the model, "
-                    f"which has {', '.join(map(repr, names))}."
-                )
-        return split_tools.to_dataset(examples, names)
+        return self._one_set({"test": self._source([Path(path).expanduser()])}, class_names)
 
-    def class_names(self, examples: list[Example], source: Path | Table) -> Sequence[str]:
+    def class_names(self, examples: Examples) -> Sequence[str]:
         """The class names in the order of their numbers, by default those of the training set."""
-        return self.known_class_names or split_tools.class_names([each.label for each in examples])
+        return self.known_class_names or split_tools.class_names(examples.counts())
 
     @property
     def is_embedded_sample(self) -> bool:
@@ -167,8 +164,8 @@ class DatasetReader(ABC, Registrable):
         return f"{self.title} from {', '.join(paths)}{sample}"
 
     def split_off(
-        self, examples: list[Example], size: float | int, option: str
-    ) -> tuple[list[Example], list[Example]]:
+        self, examples: Examples, size: float | int, option: str
+    ) -> tuple[Examples, Examples]:
         """(those that stay, those split off); keeps the balance of the classes."""
         return split_tools.split_off(examples, size, self.split_seed, option)
 
@@ -176,93 +173,134 @@ class DatasetReader(ABC, Registrable):
         """Every path of the config."""
         return [] if self.path is None else [self.path]
 
-    def _tables(self, config_name: str | None = None) -> dict[str, Table] | None:
-        """The path as a local table folder or a Hub id; None if it is another local path."""
-        assert self.path is not None
-        path = Path(self.path)
-        if is_table_folder(path):
-            return read_table_folder(path)
-        if path.exists():
-            return None
-        variable = f"{self.env_variable} (dataset.path)" if self.env_variable else "dataset.path"
-        return load_hub(self.path, config_name, f"{variable} to a local file or folder")
-
     def _locate(
         self,
         wanted: Callable[[Path], bool],
         expected: str,
         may_lack_split: Callable[[Path], bool] | None = None,
     ) -> dict[str, Path | Table]:
-        """The splits at the path: the only form of files there, a table folder or a Hub id.
+        """The splits at the path: the only data set in files there, a stored one, or a Hub id.
 
         Arguments:
-            wanted: whether a file can be one of this reader's.
+            wanted: whether a file can be one of this reader's own; Parquet files always can.
             expected: what should be there, for the error.
             may_lack_split: which files are a training set even if no split is in their name.
         """
         path = Path(self.path or "")
-        forms = forms_at(path, wanted, may_lack_split)
-        if forms and is_table_folder(path):
-            raise UserError(
-                f"{path}: holds a stored data set (parquet or save_to_disk) and "
-                f"{forms[0].files['train'].name} as well; set the path to {forms[0].choice}, "
-                "or move one of them to a folder of its own."
-            )
-        tables = None if forms else self._table_splits()
-        if tables is not None:
-            return {**tables}
-        return {**choose_form(path, forms, expected).files}
+        files = find_files(
+            path, lambda file: wanted(file) or file.suffix == ".parquet", may_lack_split
+        )
+        if files:
+            return {split: self._source(each) for split, each in files.items()}
+        if path.exists() and not is_stored(path):
+            raise UserError(f"{path}: no data set found there; expected {expected}.")
+        return {**self._loaded_splits()}
 
-    def _table_splits(self) -> dict[str, Table] | None:
-        tables = self._tables()
-        return None if tables is None else canonical_splits(tables)
+    def _loaded_splits(self) -> dict[str, Table]:
+        """The splits of the stored data set at the path, or of that of the Hub."""
+        return canonical_splits(self._loaded_tables())
 
-    def _source(self, path: Path) -> Path | Table:
-        return read_parquet(path) if path.suffix == ".parquet" else path
+    def _loaded_tables(self, config_name: str | None = None) -> dict[str, Table]:
+        """The same by their own names."""
+        from sopa_plugin.data.readers.tables import load_hub, load_stored
 
-    def _load(self, source: Path | Table) -> list[Example]:
-        kept, empty = [], 0
-        for example in self.examples(source):
-            cleaned = clean_text(example, self.lowercase, self.max_tokens)
-            if cleaned.text:
-                kept.append(cleaned)
-            elif self.empty_text == "error":
+        assert self.path is not None
+        path = Path(self.path)
+        if path.exists():
+            return load_stored(path)
+        variable = f"{self.env_variable} (dataset.path)" if self.env_variable else "dataset.path"
+        return load_hub(self.path, config_name, f"{variable} to a local file or folder")
+
+    def _source(self, files: list[Path]) -> Path | Table:
+        """One split in files: Parquet as a table, others as the reader reads them itself."""
+        from sopa_plugin.data.readers.tables import parquet_table
+
+        return parquet_table(files) if files[0].suffix == ".parquet" else files[0]
+
+    def _load(self, sources: Mapping[str, Path | Table]) -> Splits:
+        """The examples of each source by class name; a split without any is an error."""
+        found = {split: self._with_texts(self.examples(each)) for split, each in sources.items()}
+        splits = self.map_labels(found)
+        for split, examples in splits.items():
+            if not len(examples):
                 raise UserError(
-                    f"{example.where}: the text is empty; expected some text. Take the example "
-                    "out, or set `empty_text` to 'drop' to leave such examples out."
+                    f"{examples.name}: no {split} examples in it; expected {self.title}."
                 )
-            else:
-                empty += 1
-        if empty:
-            logger.info("%s: left out %d examples with an empty text", source, empty)
-        return kept
+        return splits
+
+    def _with_texts(self, examples: Examples) -> Examples:
+        """The examples, those without a text refused or left out."""
+        empty = examples.empty_texts()
+        if not empty.any():
+            return examples
+        if self.empty_text == "error":
+            raise UserError(
+                f"{examples.place(int(examples.rows[empty.argmax()]))}: the text is empty; "
+                "expected some text. Take the example out, or set `empty_text` to 'drop' to leave "
+                "such examples out."
+            )
+        logger.info("%s: left out %d examples with an empty text", examples.name, empty.sum())
+        return examples.take(~empty)
+
+    def _one_set(
+        self, source: dict[str, Path | Table], class_names: Sequence[str] | None
+    ) -> Dataset:
+        return self._named(self._load(source)["test"], class_names)
+
+    def _named(self, examples: Examples, class_names: Sequence[str] | None) -> Dataset:
+        """The examples by the class names of a model, if such are given."""
+        names = class_names or self.class_names(examples)
+        for label in examples.counts():
+            if label not in names:
+                raise UserError(
+                    f"{examples.first(label)}: the label {shortened(label)} is not a class of the "
+                    f"model, which has {listed(names)}."
+                )
+        return examples.to_dataset(names)
 
     def _with_held_out_sets(self, splits: Splits) -> Splits:
         """Splits off the test set, then the dev set, if the data have none."""
         splits = dict(splits)
         for split in ("test", "dev"):
-            option = f"{split}_size"
-            given = getattr(self, option)
-            size = getattr(self, f"default_{option}") if given is None else given
-            if split not in splits and size is None:
-                raise UserError(
-                    f"{self._paths()[0]}: no {split} set there; set `{option}` to split one off "
-                    "the training set: a count, or a share like 0.1."
-                )
-            if split in splits and given is not None:
-                raise UserError(
-                    f"{option}: the data have a {split} set of their own "
-                    f"({splits[split][0].file}); leave `{option}` out, or take that set away."
-                )
             if split not in splits:
-                splits["train"], splits[split] = self.split_off(splits["train"], size, option)
-                logger.info(
-                    "no %s set in the data: %d of the training examples are split off, %d stay",
-                    split,
-                    len(splits[split]),
-                    len(splits["train"]),
+                splits["train"], splits[split] = self._split_off(splits["train"], split)
+            elif getattr(self, f"{split}_size") is not None:
+                raise UserError(
+                    f"{split}_size: the data have a {split} set of their own "
+                    f"({splits[split].name}); leave `{split}_size` out, or take that set away."
                 )
-        return {split: splits[split] for split in SPLITS}
+        return splits
+
+    def _split_off(self, train: Examples, split: str) -> tuple[Examples, Examples]:
+        """(what stays of the training set, the dev or test set that it has to give)."""
+        option = f"{split}_size"
+        given = getattr(self, option)
+        size = getattr(self, f"default_{option}") if given is None else given
+        if size is None:
+            raise UserError(
+                f"{self._paths()[0]}: no {split} set there; set `{option}` to split one off "
+                "the training set: a count, or a share like 0.1."
+            )
+        rest, held_out = self.split_off(train, size, option)
+        logger.info(
+            "no %s set in the data: %d of the training examples are split off, %d stay",
+            split,
+            len(held_out),
+            len(rest),
+        )
+        return rest, held_out
+
+    def _check_classes_kept(self, splits: Splits, train: Examples) -> None:
+        """Whether the training examples drawn from `train` have all classes of dev and test."""
+        drawn = splits["train"].counts()
+        for split in ("dev", "test"):
+            for label in splits[split].counts():
+                if label not in drawn:
+                    raise TrainingFailed(
+                        f"max_train_examples: {len(splits['train'])} examples have none of the "
+                        f"class {shortened(label)}, which {split} examples have; the fewest that "
+                        f"have one of every class are {split_tools.fewest_of_all(train)}."
+                    )
 
 
 def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -286,10 +324,8 @@ def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"expected at least 1, found {value}"
     if params["empty_text"] not in ("error", "drop"):
         yield "empty_text", f"expected 'error' or 'drop', found {params['empty_text']!r}"
-    try:
-        codecs.lookup(params["encoding"])
-    except LookupError:
-        yield "encoding", f"expected one like 'utf-8' or 'latin-1', found {params['encoding']!r}"
+    if problem := encoding_problem(params["encoding"]):
+        yield "encoding", problem
 
 
 def _in_fixtures(path: Path) -> bool:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
-from sopa_plugin.data.readers.example import Example
-from sopa_plugin.data.readers.files import read_table
-from sopa_plugin.data.readers.tables import Table, canonical_splits
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.readers.lines import read_rows
+from sopa_plugin.data.readers.sources import entries
+from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
+
+if TYPE_CHECKING:
+    from sopa_plugin.data.readers.tables import Table
 
 WRONG, RIGHT = "negative", "positive"
 # As published, and as Hub data sets write them: compared without case and underscores.
-_ENDINGS = (
+_COLUMNS = (
     ("randomfifthsentencequiz1", "sentencequiz1"),
     ("randomfifthsentencequiz2", "sentencequiz2"),
+    ("answerrightending",),
 )
-_ANSWER = "answerrightending"
 _FILES = "one *val*.csv and one *test*.csv, as published"
 logger = logging.getLogger(__name__)
 
@@ -60,48 +65,58 @@ class RocReader(DatasetReader):
         super().__init__(path, dev_size=dev_size, **options)
 
     def sources(self) -> dict[str, Path | Table]:
-        tables = self._tables()
-        if tables is not None:
-            found = canonical_splits(tables)
-            if "dev" in found:
-                found["train"] = found.pop("dev")
-            return {**found}
         folder = Path(self.path or "")
-        if not folder.is_dir():
-            raise UserError(f"{folder}: expected a folder with {_FILES}.")
         files = {split: _csv_file(folder, split) for split in ("train", "test")}
-        if files["train"] is None:
-            raise UserError(f"{folder}: no validation file in it; expected {_FILES}.")
-        return {split: file for split, file in files.items() if file is not None}
+        if any(files.values()):
+            return {split: file for split, file in files.items() if file is not None}
+        tables = self._locate(lambda _: False, _FILES)
+        return {"train" if split == "dev" else split: each for split, each in tables.items()}
 
-    def examples(self, source: Path | Table) -> Iterator[Example]:
-        rows = (
-            source.rows() if isinstance(source, Table) else read_table(source, ",", self.encoding)
-        )
-        for number, row in rows:
-            yield from _endings(row, str(source), number)
+    def examples(self, source: Path | Table) -> Examples:
+        name = str(source) if isinstance(source, Path) else source.name
+        return Examples.parsed(name, lambda: self._endings(source))
 
     def split_off(
-        self, examples: list[Example], size: float | int, option: str
-    ) -> tuple[list[Example], list[Example]]:
+        self, examples: Examples, size: float | int, option: str
+    ) -> tuple[Examples, Examples]:
         """(those that stay, those split off), stories kept whole."""
-        stories = list(dict.fromkeys(example.line for example in examples))
+        story = examples.rows // 2
+        stories = np.unique(story).tolist()
         total = len(stories)
         held, stay = _story_counts(size, total, option)
         if stay < 1:
             raise UserError(
                 f"{option}: {size} leaves nothing to train on: there are {total} stories "
-                f"({examples[0].file}). Set a smaller {option}."
+                f"({examples.name}). Set a smaller {option}."
             )
         Random(self.split_seed).shuffle(stories)
         dropped = total - held - stay
         if dropped:
             logger.info("%d of %d stories is left over and dropped", dropped, total)
-        held_out, staying = set(stories[:held]), set(stories[held : held + stay])
-        return (
-            [example for example in examples if example.line in staying],
-            [example for example in examples if example.line in held_out],
-        )
+        held_out, staying = stories[:held], stories[held : held + stay]
+        return examples.take(np.isin(story, staying)), examples.take(np.isin(story, held_out))
+
+    def _endings(self, source: Path | Table) -> Iterator[Example]:
+        """The two endings of each story, in their order."""
+        for where, first, second, answer in self._stories(source):
+            if answer not in ("1", "2"):
+                raise UserError(
+                    f"{where}: expected 1 or 2 in AnswerRightEnding, found {shortened(answer)}."
+                )
+            yield Example(first, RIGHT if answer == "1" else WRONG, where)
+            yield Example(second, RIGHT if answer == "2" else WRONG, where)
+
+    def _stories(self, source: Path | Table) -> Iterator[tuple[str, str, str, str]]:
+        """The place of each story, its two endings and the number of the right one."""
+        if isinstance(source, Path):
+            for line, row in read_rows(source, ",", self.encoding):
+                first, second, answer = (row[name] for name in _columns(row, f"{source}:{line}"))
+                yield f"{source}:{line}", first, second, answer.strip()
+            return
+        names = _columns(source.columns, source.name)
+        columns = [column.to_pylist() for column in source.read(names[:2], names[2:])]
+        for story, (first, second, answer) in enumerate(zip(*columns, strict=True)):
+            yield source.place(story), first or "", second or "", answer or ""
 
 
 def _story_counts(size: float | int, total: int, option: str) -> tuple[int, int]:
@@ -121,7 +136,9 @@ def _story_counts(size: float | int, total: int, option: str) -> tuple[int, int]
 def _csv_file(folder: Path, split: str) -> Path | None:
     """The validation file (for `train`) or the test file of a folder; None if there is none."""
     found = []
-    for file in sorted(folder.glob("*.csv")):
+    for file in entries(folder):
+        if file.suffix.lower() != ".csv":
+            continue
         words = re.split(r"[^a-z0-9]+", file.name.lower())
         kind = "train" if {"val", "validation"} & set(words) else "test" if "test" in words else ""
         if kind == split:
@@ -134,23 +151,13 @@ def _csv_file(folder: Path, split: str) -> Path | None:
     return found[0] if found else None
 
 
-def _endings(row: Mapping[str, Any], file: str, number: int) -> Iterator[Example]:
-    """The two endings of one story, in their order."""
-    where = f"{file}:{number}"
-    cells = {name.lower().replace("_", ""): value for name, value in row.items()}
-    first, second = (_cell(cells, names, where) for names in _ENDINGS)
-    answer = str(_cell(cells, (_ANSWER,), where)).strip()
-    if answer not in ("1", "2"):
-        raise UserError(f"{where}: expected 1 or 2 in AnswerRightEnding, found {answer!r}.")
-    yield Example(str(first), RIGHT if answer == "1" else WRONG, file, number)
-    yield Example(str(second), RIGHT if answer == "2" else WRONG, file, number)
-
-
-def _cell(cells: Mapping[str, Any], names: Iterable[str], where: str) -> Any:
-    for name in names:
-        if name in cells:
-            return "" if cells[name] is None else cells[name]
-    raise UserError(
-        f"{where}: expected the columns RandomFifthSentenceQuiz1, RandomFifthSentenceQuiz2 and "
-        f"AnswerRightEnding, found {', '.join(map(repr, cells))}."
-    )
+def _columns(columns: Iterable[str], where: str) -> list[str]:
+    """The names of the columns of the two endings and the answer."""
+    named = {name.lower().replace("_", ""): name for name in columns}
+    found = [next((named[name] for name in names if name in named), None) for names in _COLUMNS]
+    if None in found:
+        raise UserError(
+            f"{where}: expected the columns RandomFifthSentenceQuiz1, RandomFifthSentenceQuiz2 and "
+            f"AnswerRightEnding, found {listed(columns)}."
+        )
+    return [name for name in found if name is not None]

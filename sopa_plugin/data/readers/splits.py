@@ -1,25 +1,162 @@
-"""Sets drawn from a set: class balance kept, smaller ones nested in larger ones, one label set."""
+"""Labelled texts as they were read, and sets drawn from them: class balance kept, nested."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from random import Random
+from typing import TYPE_CHECKING, NamedTuple
 
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+import numpy as np
+import pyarrow
+from numpy.typing import NDArray
+from pyarrow import ChunkedArray, compute
 
-from sopa_plugin.data.readers.example import Example
-from sopa_plugin.data.readers.split_files import SPLITS
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, listed, shortened
 
-INTEGER = re.compile(r"[+-]?\d+")
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Integers = NDArray[np.int64]
+
+# Only these separate words: SST has words with a no-break space inside.
+BLANKS = " \t\n\r\f\v"
+INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_PARSED_AT_ONCE = 10_000
 logger = logging.getLogger(__name__)
 
 
-def stratified_order(labels: Sequence[str], seed: int) -> list[int]:
+class Example(NamedTuple):
+    """A text with its label as it is written, and the place it was read from."""
+
+    text: str
+    label: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Labelled texts that lie in Arrow's memory (mapped, where a file is), and which are kept.
+
+    Attributes:
+        name: of the file or split, for messages.
+        text: all texts that were read, without blanks at their ends.
+        labels: the distinct labels in alphabetical order, those of examples not kept among them.
+        numbers: for each text the number of its label in `labels`.
+        rows: which of the texts are kept, in order.
+        place: says where a text was read (`file:line`, or the row).
+        stored_names: the class names in their order, where the data have them stored so.
+    """
+
+    name: str
+    text: ChunkedArray
+    labels: tuple[str, ...]
+    numbers: Integers
+    rows: Integers
+    place: Callable[[int], str]
+    stored_names: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_columns(
+        cls,
+        name: str,
+        columns: Sequence[ChunkedArray],
+        place: Callable[[int], str],
+        stored_names: Sequence[str] | None = None,
+    ) -> Examples:
+        """All rows of two columns of strings, text and label; a missing label is the empty one."""
+        text, label = columns
+        encoded = label.combine_chunks().dictionary_encode()
+        written = [(each or "").strip(BLANKS) for each in encoded.dictionary.to_pylist()] + [""]
+        used = encoded.indices.fill_null(len(written) - 1).to_numpy().astype(np.int64)
+        labels = tuple(sorted({written[index] for index in np.unique(used)}))
+        number = {each: index for index, each in enumerate(labels)}
+        numbers = np.array([number.get(each, -1) for each in written])[used]
+        names = None if stored_names is None else tuple(each.strip(BLANKS) for each in stored_names)
+        return cls(name, _trimmed(text), labels, numbers, np.arange(len(text)), place, names)
+
+    @classmethod
+    def parsed(cls, name: str, parse: Callable[[], Iterable[Example]]) -> Examples:
+        """What a parser of our own gives; it is asked again to say where a text was read."""
+        columns: list[pyarrow.RecordBatch] = []
+        schema = pyarrow.schema({"text": pyarrow.string(), "label": pyarrow.string()})
+        examples = iter(parse())
+        while some := list(islice(examples, _PARSED_AT_ONCE)):
+            texts, labels, _ = zip(*some, strict=True)
+            columns.append(pyarrow.record_batch([texts, labels], schema=schema))
+        table = pyarrow.Table.from_batches(columns, schema)
+
+        def place(row: int) -> str:
+            return next(islice(parse(), row, None)).where
+
+        return cls.from_columns(name, table.columns, place)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: NDArray) -> Examples:
+        """Those of the examples that are chosen by position, or by a mask `[examples]`."""
+        return replace(self, rows=self.rows[chosen])
+
+    def label_numbers(self) -> Integers:
+        """For each example the number of its label in `labels`."""
+        return self.numbers[self.rows]
+
+    def counts(self) -> dict[str, int]:
+        """How many examples each label has, of those that have any."""
+        counts = np.bincount(self.label_numbers(), minlength=len(self.labels))
+        return {each: int(n) for each, n in zip(self.labels, counts, strict=True) if n}
+
+    def first(self, label: str) -> str:
+        """Where the first example of a label was read."""
+        position = int(np.argmax(self.label_numbers() == self.labels.index(label)))
+        return self.place(int(self.rows[position]))
+
+    def renamed(self, name_of: Callable[[str], str | None]) -> Examples:
+        """Each label by another name; examples whose label has none are left out."""
+        names = {label: name_of(label) for label in self.counts()}
+        labels = tuple(sorted({name for name in names.values() if name is not None}))
+        number = {each: index for index, each in enumerate(labels)}
+        new = np.array([number.get(names.get(each) or "", -1) for each in self.labels], dtype=int)
+        numbers = new[self.numbers]
+        rows = self.rows[numbers[self.rows] >= 0]
+        return replace(self, labels=labels, numbers=numbers, rows=rows, stored_names=None)
+
+    def empty_texts(self) -> NDArray[np.bool_]:
+        """For each example whether it has no text."""
+        empty: NDArray[np.bool_] = compute.equal(self.text, "").to_numpy()
+        return empty[self.rows]
+
+    def to_dataset(self, names: Sequence[str]) -> Dataset:
+        """Columns `text` and `label`, a `ClassLabel` of these `names`."""
+        from datasets import ClassLabel, Dataset, DatasetInfo, Features, Value
+
+        features = Features({"text": Value("string"), "label": ClassLabel(names=list(names))})
+        number = {name: index for index, name in enumerate(names)}
+        numbers = np.array([number.get(each, -1) for each in self.labels], dtype=int)[self.numbers]
+        table = pyarrow.table({"text": self.text, "label": numbers}, features.arrow_schema)
+        # a fingerprint of its own, since finding one would read all texts
+        data = Dataset(table, DatasetInfo(features=features), fingerprint=uuid.uuid4().hex)
+        return data if len(self) == len(data) else data.select(self.rows, keep_in_memory=True)
+
+
+def _trimmed(texts: ChunkedArray) -> ChunkedArray:
+    """Texts without blanks at their ends, lines ending in `\\n`; copied only where they are not."""
+    chunks = []
+    for chunk in texts.chunks:
+        cleaned = compute.utf8_trim(chunk.fill_null(""), characters=BLANKS)
+        if compute.any(compute.match_substring(cleaned, "\r\n")).as_py():
+            cleaned = compute.replace_substring(cleaned, "\r\n", "\n")
+        chunks.append(chunk if cleaned.equals(chunk) else cleaned)
+    return pyarrow.chunked_array(chunks, pyarrow.string())
+
+
+def stratified_order(classes: Integers, seed: int) -> Integers:
     """An order of the examples in which every beginning keeps the balance of the classes.
 
     Each class is shuffled by `seed`, then the classes are merged as seats are given by the
@@ -27,32 +164,35 @@ def stratified_order(labels: Sequence[str], seed: int) -> list[int]:
     that method the order is in proportion at every length (two classes: each within one example of
     its share), and the first 100 are among the first 500.
     """
-    members: dict[str, list[int]] = defaultdict(list)
-    for index, label in enumerate(labels):
-        members[label].append(index)
     random = Random(seed)
-    ranked: list[tuple[float, int, int]] = []
-    for position, label in enumerate(sorted(members)):
-        indices = members[label]
-        random.shuffle(indices)
-        ranked += [
-            ((2 * rank + 1) / (2 * len(indices)), position, index)
-            for rank, index in enumerate(indices)
-        ]
-    return [index for _, _, index in sorted(ranked)]
+    ranks = np.zeros(len(classes))
+    by_class = np.argsort(classes, kind="stable")
+    ends = np.flatnonzero(np.diff(classes[by_class])) + 1
+    for members in np.split(by_class, ends):
+        shuffled = members.tolist()
+        random.shuffle(shuffled)
+        ranks[shuffled] = (2 * np.arange(len(shuffled)) + 1) / (2 * len(shuffled))
+    return np.lexsort((np.arange(len(classes)), classes, ranks))
 
 
-def subsample(examples: Sequence[Example], size: int, seed: int) -> list[Example]:
+def subsample(examples: Examples, size: int, seed: int) -> Examples:
     """`size` of the examples, in their old order; all of them where there are no more."""
     if size >= len(examples):
         logger.info("max_train_examples is %d: all %d are used", size, len(examples))
-    order = stratified_order([example.label for example in examples], seed)
-    return [examples[index] for index in sorted(order[:size])]
+    order = stratified_order(examples.label_numbers(), seed)
+    return examples.take(np.sort(order[:size]))
+
+
+def fewest_of_all(examples: Examples) -> int:
+    """The size of the smallest subsample that has every class, whatever the seed."""
+    classes = examples.label_numbers()
+    _, first = np.unique(classes[stratified_order(classes, 0)], return_index=True)
+    return int(first.max()) + 1
 
 
 def split_off(
-    examples: Sequence[Example], size: float | int, seed: int, option: str
-) -> tuple[list[Example], list[Example]]:
+    examples: Examples, size: float | int, seed: int, option: str
+) -> tuple[Examples, Examples]:
     """(the others, those split off), both in their old order and in the same class balance.
 
     Arguments:
@@ -63,14 +203,19 @@ def split_off(
     if count >= len(examples):
         raise UserError(
             f"{option}: {size} leaves nothing to train on: there are {len(examples)} examples "
-            f"({examples[0].file}). Set a smaller {option}."
+            f"({examples.name}). Set a smaller {option}."
         )
-    order = stratified_order([example.label for example in examples], seed)
-    chosen = set(order[:count])
-    return (
-        [example for index, example in enumerate(examples) if index not in chosen],
-        [example for index, example in enumerate(examples) if index in chosen],
-    )
+    chosen = np.zeros(len(examples), dtype=np.bool_)
+    chosen[stratified_order(examples.label_numbers(), seed)[:count]] = True
+    rest = examples.take(~chosen)
+    lost = [each for each in examples.counts() if each not in rest.counts()]
+    if lost:
+        raise UserError(
+            f"{option}: {size} takes every example of {len(lost)} of the classes "
+            f"({listed(lost)}) out of training ({examples.name}). Set a smaller {option}, or add "
+            "examples of them."
+        )
+    return rest, examples.take(chosen)
 
 
 def count_of(size: float | int, total: int) -> int:
@@ -78,52 +223,48 @@ def count_of(size: float | int, total: int) -> int:
     return size if isinstance(size, int) else max(1, int(Fraction(str(size)) * total))
 
 
-def class_names(labels: Sequence[str]) -> list[str]:
-    """The distinct labels, integers in numeric order, else in alphabetical order."""
+def class_names(labels: Iterable[str]) -> list[str]:
+    """The distinct labels: in numeric order if all are plain integers, else alphabetically.
+
+    `007`, `+1` and `1.0` are words.
+    """
     names = set(labels)
     if all(INTEGER.fullmatch(name) for name in names):
         return sorted(names, key=int)
     return sorted(names)
 
 
-def check_labels(train: Sequence[Example], others: Mapping[str, Sequence[Example]]) -> None:
+def check_labels(train: Examples, others: Mapping[str, Examples]) -> None:
     """Raises a `UserError` for one class only, or for a label that the training set lacks."""
-    known = Counter(example.label for example in train)
+    known = train.counts()
     if len(known) < 2:
         raise UserError(
-            f"{train[0].file}: every training example has the label {train[0].label!r}; "
+            f"{train.name}: every training example has the label {shortened(min(known))}; "
             "a classifier needs at least two classes."
         )
     for split, examples in others.items():
-        for example in examples:
-            if example.label not in known:
+        for label in examples.counts():
+            if label not in known:
                 raise UserError(
-                    f"{example.where}: the label {example.label!r} of this {split} example is not "
-                    f"in the training set, which has {', '.join(map(repr, sorted(known)))}. "
+                    f"{examples.first(label)}: the label {shortened(label)} of this {split} "
+                    f"example is not in the training set, which has {listed(known)}. "
                     "Correct the label, or add training examples of this class."
                 )
 
 
-def log_overlap(splits: Mapping[str, Sequence[Example]]) -> None:
+def log_overlap(splits: Mapping[str, Examples]) -> None:
     """Says how many held-out texts also occur in the training set."""
-    train = {example.text for example in splits["train"]}
     for split in ("dev", "test"):
-        shared = sum(example.text in train for example in splits[split])
+        texts = splits[split].text.take(pyarrow.array(splits[split].rows))
+        shared = compute.sum(compute.is_in(texts, _also_in(splits["train"], texts))).as_py()
         if shared:
-            logger.info("%d of %d %s texts also occur in train", shared, len(splits[split]), split)
+            logger.info("%d of %d %s texts also occur in train", shared, len(texts), split)
 
 
-def to_dataset(examples: Sequence[Example], names: Sequence[str]) -> Dataset:
-    """Columns `text` and `label`, in memory: nothing is cached, so nothing can be out of date."""
-    number = {name: index for index, name in enumerate(names)}
-    columns = {
-        "text": [example.text for example in examples],
-        "label": [number[example.label] for example in examples],
-    }
-    features = Features({"text": Value("string"), "label": ClassLabel(names=list(names))})
-    return Dataset.from_dict(columns, features=features)
-
-
-def to_dataset_dict(splits: Mapping[str, Sequence[Example]], names: Sequence[str]) -> DatasetDict:
-    """One data set a split, all with the same `ClassLabel`."""
-    return DatasetDict({split: to_dataset(splits[split], names) for split in SPLITS})
+def _also_in(train: Examples, texts: ChunkedArray) -> pyarrow.Array:
+    """Which of the `texts` are training texts; looked up so, since there are fewer of them."""
+    wanted = compute.unique(texts)
+    kept = np.zeros(len(train.text), dtype=np.bool_)
+    kept[train.rows] = True
+    found = compute.is_in(train.text, wanted).to_numpy() & kept
+    return compute.unique(train.text.filter(pyarrow.array(found)))

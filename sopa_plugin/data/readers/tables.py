@@ -1,80 +1,193 @@
-"""Data sets as tables: a Hub id, a folder by `save_to_disk`, parquet files."""
+"""Tables read by `datasets`: CSV, Parquet, what `save_to_disk` wrote, data sets of the Hub.
+
+Only the columns that are asked for are read, and as strings, so that `007` stays what it is.
+"""
 
 from __future__ import annotations
 
+import csv
+import functools
+import glob
+import json
+import logging
 import os
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pyarrow
-from datasets import ClassLabel, Dataset
-from pyarrow import parquet
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
-from sopa_plugin.data.readers.split_files import SPLITS, canonical_split, split_of
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.readers.lines import read_header, read_rows
+from sopa_plugin.errors import UserError, listed, shortened
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _TRUE = {"1", "ON", "YES", "TRUE"}
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Table:
-    """One split of a data set; `name` says where it is from, and rows count as lines."""
+    """One split as a table.
+
+    Attributes:
+        name: says where it is from.
+        columns: the names of all columns, read or not.
+        load: reads some of them.
+        place: says where a row is, counted from 0.
+        class_names: the names of each column of `ClassLabel`, in their order.
+    """
 
     name: str
-    data: Dataset
+    columns: Sequence[str]
+    load: Callable[[Sequence[str]], Mapping[str, ChunkedArray]]
+    place: Callable[[int], str]
+    class_names: Mapping[str, list[str]] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        return self.name
+    def read(self, texts: Sequence[str], labels: Sequence[str]) -> list[ChunkedArray]:
+        """Columns that must be text, then such as may be numbers too, all as strings.
 
-    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields (row from 1, cells); a `ClassLabel` becomes its name, if it is not missing."""
-        labels = {
-            name: feature
-            for name, feature in self.data.features.items()
-            if isinstance(feature, ClassLabel)
+        The numbers of a `ClassLabel` become its names.
+        """
+        names = [*texts, *labels]
+        for name in names:
+            if self.columns.count(name) != 1:
+                raise UserError(
+                    f"{self.name}: expected one column {name!r}, found {listed(self.columns)}."
+                )
+        with reading(self.name):
+            loaded = self.load(names)
+            columns = []
+            for name in names:
+                _check_type(loaded[name].type, name in texts, f"{self.name}: {name!r}")
+                loaded[name].validate(full=True)
+                columns.append(_as_strings(loaded[name]))
+        return [self._named(name, each) for name, each in zip(names, columns, strict=True)]
+
+    def _named(self, column: str, values: ChunkedArray) -> ChunkedArray:
+        if column not in self.class_names:
+            return values
+        names = self.class_names[column]
+        written = values.combine_chunks().dictionary_encode()
+        named = []
+        for value in written.dictionary.to_pylist():
+            if int(value) >= len(names):
+                raise UserError(
+                    f"{self.place(compute.index(values, value).as_py())}: the label is number "
+                    f"{value}, but the classes are {listed(names)}, counted from 0."
+                )
+            named.append(names[int(value)] if int(value) >= 0 else value)
+        return pyarrow.chunked_array([pyarrow.array(named, pyarrow.string()).take(written.indices)])
+
+
+def csv_table(
+    path: Path,
+    delimiter: str,
+    encoding: str,
+    column_names: list[str] | None,
+    wanted: Iterable[str],
+) -> Table:
+    """A text file of rows.
+
+    Arguments:
+        delimiter: a tab, for files without quoting, or a comma; where the header row lacks a
+            `wanted` column, but has it if semicolons or tabs part the columns, these do.
+        column_names: the columns of a file without a header row.
+    """
+    columns = column_names or read_header(path, delimiter, encoding)
+    for other in ";\t" if delimiter == "," else "":
+        if not column_names and not set(wanted) <= set(columns):
+            found = read_header(path, other, encoding)
+            if set(wanted) <= set(found):
+                columns, delimiter = found, other
+
+    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+        return read_rows(path, delimiter, encoding, column_names)
+
+    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+        # pandas, by which `datasets` reads rows, fills those that are too short and renames doubled
+        # columns without a word: so every row is looked at before.
+        return _load_files(
+            "csv",
+            [path],
+            names,
+            size=sum(1 for _ in rows()),
+            sep=delimiter,
+            quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+            encoding=encoding,
+            header=None if column_names else 0,
+            column_names=[name if name in names else f"{i}" for i, name in enumerate(columns)],
+            usecols=names,
+            na_filter=False,
+        )
+
+    return Table(
+        str(path), columns, load, lambda row: f"{path}:{next(islice(rows(), row, None))[0]}"
+    )
+
+
+def parquet_table(files: Sequence[Path]) -> Table:
+    """Parquet files, one after the other; columns may differ in order and width of integers."""
+    schemas, size = [], 0
+    for file in files:
+        with reading(file):
+            metadata = parquet.read_metadata(file)
+            schemas.append(metadata.schema.to_arrow_schema())
+            size += metadata.num_rows
+    class_names = _stored_class_names(schemas[0])
+    if any(_stored_class_names(schema) != class_names for schema in schemas):
+        raise UserError(f"{files[0].parent}: its shards name the classes differently.")
+
+    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+        for file, schema in zip(files, schemas, strict=True):
+            for name in names:
+                if name not in schema.names:
+                    raise UserError(f"{file}: no column {name!r}, which {files[0].name} has.")
+                _check_type(schema.field(name).type, False, f"{file}: {name!r}")
+        floating = {
+            name
+            for name in names
+            if any(types.is_floating(schema.field(name).type) for schema in schemas)
         }
-        for number, row in enumerate(self.data, 1):
-            for name, feature in labels.items():
-                value = row[name]
-                if value is not None and value >= 0:
-                    row[name] = feature.int2str(value)
-            yield number, row
+        return _load_files("parquet", files, names, size, floating, columns=names)
+
+    return Table(
+        str(files[0]),
+        schemas[0].names,
+        load,
+        lambda row: f"{files[0]}, row {row + 1}",
+        class_names,
+    )
 
 
-def is_table_folder(path: Path) -> bool:
-    """Whether a folder is one written by `save_to_disk` or holds parquet files."""
-    return path.is_dir() and ((path / "dataset_dict.json").exists() or bool(_parquet_files(path)))
+def loaded_table(name: str, data: Dataset) -> Table:
+    """A split of a data set that is in memory or mapped."""
+
+    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+        chosen = data.select_columns(list(names)).flatten_indices().data
+        return {each: chosen.column(each) for each in names}
+
+    class_names = {
+        column: list(feature.names)
+        for column, feature in data.features.items()
+        if isinstance(feature, ClassLabel)
+    }
+    return Table(name, data.column_names, load, lambda row: f"{name}, row {row + 1}", class_names)
 
 
-def read_table_folder(path: Path) -> dict[str, Table]:
-    """The splits of such a folder by their own names, read without a cache."""
-    if (path / "dataset_dict.json").exists():
-        stored = datasets.load_from_disk(str(path))
-        return {str(split): Table(f"{path}[{split}]", data) for split, data in stored.items()}
-    shards: dict[str, list[Path]] = defaultdict(list)
-    for file in _parquet_files(path):
-        split = split_of(file.name)
-        if split is None:
-            raise UserError(
-                f"{file}: its name says no split; expected train, dev, validation or test in it."
-            )
-        shards[split].append(file)
-    return {split: read_parquet(*files) for split, files in shards.items()}
-
-
-def read_parquet(*files: Path) -> Table:
-    """One split from its files, in order; features stored by `datasets` are kept."""
-    try:
-        table = pyarrow.concat_tables([parquet.read_table(file) for file in files])
-    except (OSError, pyarrow.ArrowException) as error:
-        raise UserError(f"{files[0]}: not a parquet file that can be read ({error}).") from None
-    return Table(str(files[0]), Dataset(table))
+def load_stored(folder: Path) -> dict[str, Table]:
+    """The splits of a folder that `save_to_disk` wrote, by their own names."""
+    with reading(folder):
+        stored = datasets.load_from_disk(str(folder))
+    splits = stored if isinstance(stored, DatasetDict) else {"train": stored}
+    return {str(split): loaded_table(f"{folder}[{split}]", data) for split, data in splits.items()}
 
 
 def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Table]:
@@ -88,7 +201,7 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
     if not _HUB_ID.fullmatch(path) or (parent != Path() and parent.is_dir()):
         raise UserError(f"{path}: no such file or folder. Set {instead}.")
     try:
-        loaded = datasets.load_dataset(path, config_name)
+        loaded = datasets.load_dataset(path, config_name, cache_dir=_cache_folder())
     except (OSError, ValueError, RuntimeError) as error:
         offline = [name for name in _offline_variables() if os.environ.get(name)]
         asked = f" {offline[0]} is set, so the Hub was not asked." if offline else ""
@@ -96,31 +209,100 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
             f"{path}: no such file or folder, and no data set could be had under this name from "
             f"the Hugging Face Hub ({_first_line(error)}).{asked} Set {instead}."
         ) from None
-    return {str(split): Table(f"{path}[{split}]", data) for split, data in loaded.items()}
+    return {str(split): loaded_table(f"{path}[{split}]", data) for split, data in loaded.items()}
 
 
-def canonical_splits(
-    tables: Mapping[str, Table], names: Mapping[str, str] | None = None
-) -> dict[str, Table]:
-    """train, dev and test of a data set, `validation` being dev.
+@contextmanager
+def reading(name: str | Path) -> Iterator[None]:
+    """Says in one line what `datasets` and Arrow make of a file that they cannot read."""
+    verbosity = datasets.logging.get_verbosity()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the error below says it
+    bars = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # whatever pandas, pyarrow, fsspec and datasets raise
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        raise UserError(f"{name}: cannot be read ({_first_line(cause)}).") from error
+    finally:
+        datasets.logging.set_verbosity(verbosity)
+        if not bars:
+            datasets.enable_progress_bars()
 
-    Arguments:
-        names: the data set's own names, where they are others; then only these splits are taken.
-    """
-    if names is None:
-        splits = {canonical_split(name): table for name, table in tables.items()}
-        return {name: splits[name] for name in SPLITS if name in splits}
-    missing = [name for name in names.values() if name not in tables]
-    if missing:
-        raise UserError(
-            f"split_names: no split {missing[0]!r}; the data set has "
-            f"{', '.join(map(repr, tables))}."
-        )
-    return {split: tables[name] for split, name in names.items()}
+
+def _load_files(
+    kind: str,
+    files: Sequence[Path],
+    names: Sequence[str],
+    size: int,
+    floating: Container[str] = (),
+    **options: Any,
+) -> dict[str, ChunkedArray]:
+    """Columns of `size` rows as strings (or numbers), mapped from the cache of `datasets`."""
+    if not size:  # which `load_dataset` refuses
+        return dict.fromkeys(names, pyarrow.chunked_array([], pyarrow.string()))
+    data = datasets.load_dataset(
+        kind,
+        data_files={"train": [glob.escape(os.path.abspath(file)) for file in files]},
+        split="train",
+        features=Features(
+            {name: Value("float64" if name in floating else "string") for name in names}
+        ),
+        cache_dir=_cache_folder(),
+        **options,
+    )
+    if len(data) != size:
+        raise UserError(f"{files[0]}: read as {len(data)} rows, where {size} were counted.")
+    return {name: data.data.column(name) for name in names}
 
 
-def _parquet_files(path: Path) -> list[Path]:
-    return sorted(path.glob("*.parquet")) or sorted((path / "data").glob("*.parquet"))
+@functools.cache
+def _cache_folder() -> str | None:
+    """None for the usual one; if nothing can be written there, one that this process removes."""
+    folder = datasets.config.HF_DATASETS_CACHE
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        logger.info("%s: no cache (%s); read data are not kept", folder, error.strerror)
+    own = tempfile.TemporaryDirectory(prefix="sopa_plugin-")
+    _cache_folder.folder = own  # type: ignore[attr-defined]  # goes when the process does
+    return own.name
+
+
+def _check_type(kind: DataType, text: bool, what: str) -> None:
+    """Whether a column can be text, or a label."""
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind):
+        return
+    if text:
+        raise UserError(f"{what} is not text, but {kind}.")
+    if not (types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind)):
+        raise UserError(f"{what}: expected labels (words or integers), found {kind}.")
+
+
+def _as_strings(column: ChunkedArray) -> ChunkedArray:
+    """The cells as they would be written; nan, as pandas writes what is missing, is null."""
+    if types.is_floating(column.type):
+        column = compute.if_else(compute.is_nan(column), None, column)
+    return column.cast(pyarrow.string())
+
+
+def _stored_class_names(schema: Schema) -> dict[str, list[str]]:
+    """The names of each `ClassLabel` in a Parquet file by `datasets`, whatever else it holds."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {
+            column: list(map(str, feature["names"]))
+            for column, feature in features.items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        }
+    except (KeyError, TypeError, ValueError):
+        return {}
 
 
 def _offline_variables() -> list[str]:
@@ -130,4 +312,5 @@ def _offline_variables() -> list[str]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return shortened(str(reason).splitlines()[0], 200)[1:-1]

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
-from typing import Any
-
-from datasets import ClassLabel
+from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
-from sopa_plugin.data.readers.example import Example
-from sopa_plugin.data.readers.files import column, read_json_lines, read_table, read_text
-from sopa_plugin.data.readers.split_files import SPLITS, forms_at, split_of
-from sopa_plugin.data.readers.splits import INTEGER
-from sopa_plugin.data.readers.tables import Table, canonical_splits
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.readers.lines import read_json_lines, read_text
+from sopa_plugin.data.readers.sources import SPLITS, canonical_splits, entries, find_files, split_of
+from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
+
+if TYPE_CHECKING:
+    from sopa_plugin.data.readers.tables import Table
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_LINES = (".jsonl", ".json")
+TEXTS = (".txt", ".text", ".md", "")
 _EXPECTED = (
     "train, dev and test as .csv, .tsv or .jsonl files (also .gz), parquet files, a folder for "
     "every label with one .txt file a text, or a Hub id"
 )
 _UNLABELLED = "unsup"  # the Large Movie Review set keeps its unlabelled reviews in this folder
+logger = logging.getLogger(__name__)
 
 
 @DatasetReader.register("text")
@@ -32,11 +36,13 @@ class TextReader(DatasetReader):
     """Texts with a label each, from the usual kinds of files.
 
     Registered as `text`. Each split is a `.csv`, `.tsv` or `.jsonl` file (also `.gz`) with a
-    header or keys, a `.parquet` file, or a folder with a folder per label that holds a `.txt` file
-    per text. Cells stay text whatever they look like (`NA`, `null`). In tab-separated files
-    quotes have no meaning. Labels that are integers become class names in numeric order, others
-    in alphabetical order, those of a stored `ClassLabel` in its order; the classes are those of
-    the training set. Where there is no dev set, a tenth of the training set is split off.
+    header or keys, `.parquet` files, or a folder with a folder per label that holds a file per text
+    (`.txt`, `.text`, `.md` or without suffix, also `.gz`, at any depth). Cells stay text whatever
+    they look like (`NA`, `null`, `007`). Columns of `.csv` files may be parted by semicolons or
+    tabs; in tab-separated files quotes have no meaning. Labels that are all plain integers become
+    class names in numeric order, others in alphabetical order, those of a stored `ClassLabel` in
+    its order; the classes are those of the training set. Where there is no dev set, a tenth of the
+    training set is split off.
 
     Arguments:
         path: a folder with one data set whose files are told apart by `train`, `dev` or
@@ -90,68 +96,91 @@ class TextReader(DatasetReader):
 
     def sources(self) -> dict[str, Path | Table]:
         if self.path is None:
-            paths = self.split_paths
-            return {split: self._source(Path(path)) for split, path in paths.items()}
+            return {split: self._source([Path(path)]) for split, path in self.split_paths.items()}
         path = Path(self.path)
-        if _label_folders(path) and not forms_at(path, _is_data):
+        if _class_folders(path) and not find_files(path, _is_split, _is_table_file):
             splits: dict[str, Path | Table] = {"train": path}
-        elif path.suffix == ".parquet" and path.is_file():
-            splits = {"train": self._source(path)}
         else:
-            splits = self._locate(_is_data, _EXPECTED, _is_table_file)
-        if not isinstance(splits.get("train"), Table) and (self.split_names or self.config_name):
+            splits = self._locate(_is_split, _EXPECTED, _is_table_file)
+        plain = any(isinstance(source, Path) for source in splits.values())
+        if plain and (self.split_names or self.config_name):
             raise UserError(
                 f"{path}: `split_names` and `config_name` are for Hub and stored data sets, and "
                 "these are plain files; leave them out, or give `train`, `dev` and `test`."
             )
         return splits
 
-    def examples(self, source: Path | Table) -> Iterator[Example]:
-        if isinstance(source, Path) and source.is_dir():
-            yield from self._from_folder(source)
-            return
-        file = str(source)
-        for number, row in self._rows(source):
-            where = f"{file}:{number}"
-            text = column(row, self.text_column, where, "text_column")
-            label = column(row, self.label_column, where, "label_column")
-            if text is not None and not isinstance(text, str):
-                raise UserError(f"{where}: {self.text_column!r} is not text: {text!r}.")
-            yield Example(text or "", _label_name(label, where), file, number)
+    def examples(self, source: Path | Table) -> Examples:
+        examples = self._examples(source)
+        _check_labels(examples)
+        return examples
 
-    def class_names(self, examples: list[Example], source: Path | Table) -> Sequence[str]:
+    def _examples(self, source: Path | Table) -> Examples:
+        if isinstance(source, Path):
+            path, suffix = source, _format(source)
+            if path.is_dir():
+                _log_left_out(path)
+                return Examples.parsed(str(path), lambda: self._from_folder(path))
+            if suffix in JSON_LINES:
+                return Examples.parsed(str(path), lambda: self._from_json_lines(path))
+            if suffix not in DELIMITERS:
+                raise UserError(f"{source}: expected {_EXPECTED}.")
+            source = self._csv_table(source, DELIMITERS[suffix])
+        for option in ("text_column", "label_column"):
+            self._check_column(option, source.columns, source.name)
+        columns = source.read([self.text_column], [self.label_column])
+        names = source.class_names.get(self.label_column)
+        return Examples.from_columns(source.name, columns, source.place, names)
+
+    def class_names(self, examples: Examples) -> Sequence[str]:
         """As in the base class, but those of a stored `ClassLabel` keep its order."""
-        names = super().class_names(examples, source)
-        feature = source.data.features[self.label_column] if isinstance(source, Table) else None
-        if isinstance(feature, ClassLabel):
-            return [name for name in feature.names if name in names]
-        return names
+        names = super().class_names(examples)
+        if examples.stored_names is None:
+            return names
+        return [name for name in examples.stored_names if name in names]
 
-    def _table_splits(self) -> dict[str, Table] | None:
-        tables = self._tables(self.config_name)
-        return None if tables is None else canonical_splits(tables, self.split_names)
+    def _loaded_splits(self) -> dict[str, Table]:
+        tables = self._loaded_tables(self.config_name)
+        if self.split_names is None:
+            return canonical_splits(tables)
+        missing = [name for name in self.split_names.values() if name not in tables]
+        if missing:
+            raise UserError(
+                f"split_names: no split {missing[0]!r}; the data set has {listed(tables)}."
+            )
+        return {split: tables[name] for split, name in self.split_names.items()}
 
     def _paths(self) -> list[str]:
         return list(self.split_paths.values()) or super()._paths()
 
-    def _rows(self, source: Path | Table) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        if isinstance(source, Table):
-            return source.rows()
-        suffix = _format(source)
-        if suffix in DELIMITERS:
-            return read_table(source, DELIMITERS[suffix], self.encoding, self.column_names)
-        if suffix in JSON_LINES:
-            return read_json_lines(source, self.encoding)
-        raise UserError(f"{source}: expected {_EXPECTED}.")
+    def _csv_table(self, path: Path, delimiter: str) -> Table:
+        from sopa_plugin.data.readers.tables import csv_table
+
+        wanted = [self.text_column, self.label_column]
+        return csv_table(path, delimiter, self.encoding, self.column_names, wanted)
+
+    def _from_json_lines(self, path: Path) -> Iterator[Example]:
+        for number, row in read_json_lines(path, self.encoding):
+            where = f"{path}:{number}"
+            for option in ("text_column", "label_column"):
+                self._check_column(option, row, where)
+            text, label = row[self.text_column], row[self.label_column]
+            if text is not None and not isinstance(text, str):
+                raise UserError(f"{where}: {self.text_column!r} is not text: {shortened(text)}.")
+            yield Example(text or "", label_text(label, where), where)
+
+    def _check_column(self, option: str, columns: Iterable[str], where: str) -> None:
+        name = getattr(self, option)
+        if name not in columns:
+            raise UserError(
+                f"{where}: no column {shortened(name)}; the columns are {listed(columns)}. "
+                f"Set `{option}` to one of them."
+            )
 
     def _from_folder(self, folder: Path) -> Iterator[Example]:
-        labels = _label_folders(folder)
-        if not labels:
-            raise UserError(f"{folder}: expected a folder for every label with .txt files in it.")
-        for label in labels:
-            for file in sorted(label.glob("*.txt")):
-                text = read_text(file, self.encoding)
-                yield Example(text, _label_name(label.name, str(label)), str(file), 1)
+        for label in _class_folders(folder):
+            for file in _texts(label):
+                yield Example(read_text(file, self.encoding), label.name, str(file))
 
 
 def _problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -170,48 +199,81 @@ def _problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"{params.get(key)!r} is not one of column_names: {columns}"
 
 
-def _format(path: Path) -> str:
-    """The suffix that says the format: `.csv` of `train.csv.gz`."""
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
-
-
-def _is_table_file(path: Path) -> bool:
-    return path.is_file() and _format(path) in (*DELIMITERS, *JSON_LINES)
-
-
-def _is_data(path: Path) -> bool:
-    return _is_table_file(path) or bool(_label_folders(path))
-
-
-def _label_folders(path: Path) -> list[Path]:
-    """The folders in a folder that hold texts, one for every label."""
-    if not path.is_dir():
-        return []
-    return [
-        folder
-        for folder in sorted(path.iterdir())
-        if folder.is_dir()
-        and not folder.name.startswith(".")
-        and folder.name != _UNLABELLED
-        and split_of(folder.name) is None
-        and next(folder.glob("*.txt"), None) is not None
-    ]
-
-
-def _label_name(value: Any, where: str) -> str:
-    """A class name; numbers that are integers are written as such."""
+def label_text(value: Any, where: str) -> str:
+    """A label in JSON as it is written in other files; numbers that are integers as such."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    name = str(value).strip() if isinstance(value, str | int) else ""
-    if INTEGER.fullmatch(name):
-        name = str(int(name))
-    if not name:
-        raise UserError(f"{where}: expected a label (a word or an integer), found {value!r}.")
-    if name == "-1":
-        raise UserError(
-            f"{where}: the label is -1, which stands for a hidden or missing label; use data with "
-            "labels (for a split of a Hub data set without: `split_names`), or name the class."
+    if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
+        return str(value)
+    raise UserError(f"{where}: expected a label (a word or a number), found {shortened(value)}.")
+
+
+def _check_labels(examples: Examples) -> None:
+    """Whether every label is one, by which example it is not."""
+    for label in examples.counts():
+        if not label:
+            raise UserError(f"{examples.first(label)}: expected a label, found {label!r}.")
+        if label in ("-1", "-100"):
+            raise UserError(
+                f"{examples.first(label)}: the label is {label}, which stands for a hidden or "
+                "missing label; use data with labels (for a split of a Hub data set without: "
+                "`split_names`), or name the class."
+            )
+
+
+def _format(path: Path) -> str:
+    """The suffix that says the format: `.csv` of `train.csv.gz`."""
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix
+
+
+def _is_table_file(path: Path) -> bool:
+    return path.is_file() and _format(path) in (*DELIMITERS, *JSON_LINES, ".parquet")
+
+
+def _is_split(path: Path) -> bool:
+    """Whether this is a table, or a folder for a split that has a folder for each label."""
+    return _is_table_file(path) or bool(split_of(path.name) and _class_folders(path))
+
+
+def _class_folders(path: Path) -> list[Path]:
+    """The folders in a folder that hold texts, one for every label."""
+    return [
+        folder
+        for folder in entries(path)
+        if folder.is_dir()
+        and not folder.name.startswith("__")
+        and folder.name != _UNLABELLED
+        and next(_texts(folder), None) is not None
+    ]
+
+
+def _texts(folder: Path) -> Iterator[Path]:
+    """The texts in a folder and in the folders in it, in order."""
+    for path in entries(folder):
+        if path.is_dir():
+            yield from _texts(path)
+        elif _format(path) in TEXTS:
+            yield path
+
+
+def _log_left_out(folder: Path) -> None:
+    """Says how many files of class folders are no texts by their names."""
+    read = {file for label in _class_folders(folder) for file in _texts(label)}
+    left_out = Counter(
+        path.suffix or path.name
+        for label in _class_folders(folder)
+        for path in label.rglob("*")
+        if path.is_file() and path not in read and not path.name.startswith(".")
+    )
+    if left_out:
+        kinds = ", ".join(f"{suffix} {count}" for suffix, count in left_out.most_common(5))
+        logger.warning(
+            "%s: left out %d files, which are no texts by their names (%s); expected %s",
+            folder,
+            left_out.total(),
+            kinds,
+            "files in .txt, .text, .md or without suffix, also .gz",
         )
-    return name

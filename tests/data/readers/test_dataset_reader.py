@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -76,11 +77,10 @@ def test_what_to_do_with_empty_texts_is_one_of_two(folder: str) -> None:
             TextReader(folder, empty_text=wrong)
 
 
-def test_blanks_at_the_ends_case_and_length(folder: str) -> None:
+def test_texts_are_read_as_written_but_for_blanks_at_the_ends(folder: str) -> None:
     assert "Text 1\tOf\u00a0Class  X" in texts(TextReader(folder))
-    assert "text 1\tof\u00a0class  x" in texts(TextReader(folder, lowercase=True))
-    assert "Text 1\tOf\u00a0Class" in texts(TextReader(folder, max_tokens=3))
-    assert texts(TextReader(folder, max_tokens=1), "test") == ["A", "Text"]
+    # case and length are the tokenizer's
+    assert "Text 1\tOf\u00a0Class  X" in texts(TextReader(folder, lowercase=True, max_tokens=1))
 
 
 def test_training_sets_of_several_sizes(folder: str) -> None:
@@ -139,29 +139,28 @@ def test_changed_files_and_options_are_seen(folder: str) -> None:
     path.write_text(content)
     assert before == ["A b", "Text 1"]
     assert texts(TextReader(folder), "test") == ["C d", "Text 1"]
-    assert texts(TextReader(folder, lowercase=True), "test") == ["c d", "text 1"]
+    swapped = TextReader(text_column="label", label_column="text", train=str(path), test_size=1)
+    with pytest.raises(UserError, match="test_size: 1 takes every example of 1"):
+        swapped.read()
 
 
-def test_two_jobs_at_once(folder: str) -> None:
-    """Nothing is cached, so nothing is shared."""
+def test_jobs_at_once(folder: str, tmp_path: Path) -> None:
+    """They share a cache; and one where nothing can be written does without."""
     program = (
         "import sys; from sopa_plugin.data.readers import TextReader; "
-        "loaded = TextReader(sys.argv[1], lowercase=sys.argv[2] == 'lower').read(); "
-        "print(loaded['test'][0]['text'], [data.cache_files for data in loaded.values()])"
+        "print(TextReader(sys.argv[1]).read()['test'][0]['text'])"
     )
     jobs = [
         subprocess.Popen(
-            [sys.executable, "-c", program, folder, case],
+            [sys.executable, "-c", program, folder],
             cwd=REPOSITORY,
+            env=os.environ | {"HF_DATASETS_CACHE": str(cache)},
             stdout=subprocess.PIPE,
             text=True,
         )
-        for case in ("lower", "as it is")
+        for cache in (tmp_path / "cache", tmp_path / "cache", "/proc/nothing")
     ]
-    assert [job.communicate()[0].strip() for job in jobs] == [
-        "a b [[], [], []]",
-        "A b [[], [], []]",
-    ]
+    assert [job.communicate()[0].strip() for job in jobs] == ["A b"] * 3
 
 
 def test_one_file_by_the_class_names_of_a_model(folder: str) -> None:

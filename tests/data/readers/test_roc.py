@@ -91,7 +91,7 @@ def test_the_story_left_over_is_logged(write: Write, caplog: pytest.LogCaptureFi
     ("files", "options", "message"),
     [
         ({VAL: stories(2)}, {}, "no test set there; set `test_size`"),
-        ({TEST: stories(2)}, {}, "no validation file in it; expected one"),
+        ({TEST: stories(2)}, {}, "no training set; found test"),
         (GOOD | {"a_val.csv": stories(2)}, {}, "2 files could be the train set: a_val.csv, cloze"),
         (GOOD, {"dev_size": 3}, "dev_size: expected an even count"),
         (GOOD, {"dev_size": 40}, "dev_size: 40 leaves nothing to train on: there are 20 stories"),
@@ -110,7 +110,7 @@ def test_the_story_left_over_is_logged(write: Write, caplog: pytest.LogCaptureFi
         (
             GOOD | {TEST: HEADER + '\nx,1,2,3,4,a,"b,1'},
             {},
-            r"test\.csv:2: not a comma-separated row",
+            r"test\.csv:2: not a row of cells",
         ),
     ],
 )

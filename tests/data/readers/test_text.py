@@ -70,7 +70,7 @@ def test_integer_labels_are_in_numeric_order(write: Write) -> None:
     reader = TextReader(str(root))
     assert names(reader) == ["1", "2", "9", "10"]
     assert list(reader.read()["test"]["label"]) == [3, 2, 0, 1]
-    table = "text,label\na,10\nb,9\nc,01\n"
+    table = "text,label\na,10\nb,9\nc,1\n"
     root = write({"train.csv": table, "dev.csv": table, "test.csv": table}, "csv")
     assert names(TextReader(str(root))) == ["1", "9", "10"]
 
@@ -175,10 +175,10 @@ def test_parquet_written_by_others(tmp_path: Path) -> None:
         parquet.write_table(rows, tmp_path / f"{split}.parquet")
     reader = TextReader(str(tmp_path), text_column="body", label_column="y")
     assert read(reader)["dev"] == [("a", "0"), ("b", "1"), ("NA", "1")]
-    with pytest.raises(UserError, match=r"train\.parquet:1: no column 'text'.*'body', 'y'"):
+    with pytest.raises(UserError, match=r"train\.parquet: no column 'text'.*'body', 'y'"):
         TextReader(str(tmp_path)).read()
     (tmp_path / "test.parquet").write_bytes(b"<html>")
-    with pytest.raises(UserError, match=r"test\.parquet: not a parquet file"):
+    with pytest.raises(UserError, match=r"test\.parquet: cannot be read"):
         read(reader)
 
 
@@ -202,7 +202,7 @@ def test_hidden_labels_of_a_stored_test_set(tmp_path: Path) -> None:
         "test": table([-1], feature),
     }
     DatasetDict(splits).save_to_disk(tmp_path / "glue")
-    with pytest.raises(UserError, match=r"glue\[test\]:1: the label is -1, which stands for"):
+    with pytest.raises(UserError, match=r"glue\[test\], row 1: the label is -1, which stands for"):
         TextReader(str(tmp_path / "glue")).read()
 
 
@@ -215,10 +215,10 @@ def faulty(test: str | bytes) -> dict[str, str | bytes]:
     [
         (faulty("text,label\na,pos\nb,great\n"), r"test\.csv:3: the label 'great' of this test ex"),
         (faulty("text,label\na,pos\nb,-1\n"), r"test\.csv:3: the label is -1"),
-        (faulty("text,label\na,pos\nb,\n"), r"test\.csv:3: expected a label .* found ''"),
+        (faulty("text,label\na,pos\nb,\n"), r"test\.csv:3: expected a label, found ''"),
         (faulty("text,label\na,pos\n ,neg\n"), r"test\.csv:3: the text is empty.*'drop'"),
-        (faulty("text;label\na;pos\n"), r"test\.csv:2: no column 'text'; .*Set `text_column`"),
-        (faulty("text,y\na,pos\n"), r"test\.csv:2: no column 'label'.*Set `label_column`"),
+        (faulty("text|label\na|pos\n"), r"test\.csv: no column 'text'; .*Set `text_column`"),
+        (faulty("text,y\na,pos\n"), r"test\.csv: no column 'label'.*Set `label_column`"),
         (faulty("text,label\n"), r"test\.csv: no test examples in it"),
         (faulty("text,label\ncaf\xe9,pos\n".encode("latin-1")), r"test\.csv:2: byte 0xe9 is not"),
         ({"train.csv": "", "test.csv": CSV}, r"train\.csv: empty; expected a header row"),
