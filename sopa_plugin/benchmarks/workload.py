@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from sopa_plugin.data.batches import Documents, Integers, training_batches
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.models import Model, TextClassifier
 from sopa_plugin.registry import build
 

@@ -175,6 +175,8 @@ def save_compiled(compiled: CompiledClassifier, folder: str | Path) -> None:
     else:
         key, text = _WORDS, "\n".join(words.words)
         options = {"unknown": words.unknown, "lowercase": words.lowercase}
+        if words.max_tokens is not None:
+            options["max_tokens"] = words.max_tokens
     record = {
         **asdict(compiled.settings),
         "version": __version__,

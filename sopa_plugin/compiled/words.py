@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
+from sopa_plugin.data.tokenizers import BLANKS, max_tokens_of
 from sopa_plugin.wfsa.kernels.threads import Compiled
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 
 _FREE = -1  # in a slot of the hash table that holds no word's id
-# The six ASCII blanks and nothing else: a no-break space is part of a word.
 _ON_BLANKS = {
     "type": "Split",
-    "pattern": {"Regex": r"[ \t\n\r\f\v]+"},
+    "pattern": {"Regex": BLANKS},
     "behavior": "Removed",
     "invert": False,
 }
@@ -38,7 +38,9 @@ def words_of(tokenizer: str, split_special_tokens: bool) -> Words | Pieces:
     """
     parts = json.loads(tokenizer)
     normalizer = parts["normalizer"] or {"type": "Sequence", "normalizers": []}
-    folding = {each["type"] for each in normalizer.get("normalizers", [normalizer])}
+    steps = normalizer.get("normalizers", [normalizer])
+    max_tokens = max_tokens_of(steps[0]) if steps else None
+    folding = {each["type"] for each in steps[0 if max_tokens is None else 1 :]}
     vocabulary: dict[str, int] = parts["model"]["vocab"]
     plain = (
         parts["model"]["type"] == "WordLevel"
@@ -52,7 +54,7 @@ def words_of(tokenizer: str, split_special_tokens: bool) -> Words | Pieces:
     if not plain:
         return Pieces(tokenizer, split_special_tokens)
     words = sorted(vocabulary, key=vocabulary.__getitem__)
-    return Words(words, vocabulary[parts["model"]["unk_token"]], "Lowercase" in folding)
+    return Words(words, vocabulary[parts["model"]["unk_token"]], "Lowercase" in folding, max_tokens)
 
 
 class Pieces:
@@ -82,12 +84,16 @@ class Words:
         words: the vocabulary, in the order of its ids.
         unknown: id of words that are not in it.
         lowercase: whether text is lower-cased first.
+        max_tokens: how many words of a text are kept; None keeps all.
     """
 
-    def __init__(self, words: Sequence[str], unknown: int, lowercase: bool) -> None:
+    def __init__(
+        self, words: Sequence[str], unknown: int, lowercase: bool, max_tokens: int | None = None
+    ) -> None:
         self.words = list(words)
         self.unknown = unknown
         self.lowercase = lowercase
+        self.max_tokens = max_tokens
         self._lower = normalizers.Lowercase().normalize_str
         self._letters, self._bounds = _join(self.words)
         # At most half full, so that a search seldom looks into more than two slots.
@@ -100,7 +106,8 @@ class Words:
         ids = np.empty((len(letters) + len(texts)) // 2, dtype=np.int64)
         offsets = np.zeros(len(texts) + 1, dtype=np.int64)
         vocabulary = self._letters, self._bounds, self._slots
-        count = _encode(letters, bounds, *vocabulary, self.unknown, ids, offsets)
+        most = len(ids) if self.max_tokens is None else self.max_tokens
+        count = _encode(letters, bounds, *vocabulary, self.unknown, most, ids, offsets)
         return torch.from_numpy(ids[:count]), torch.from_numpy(offsets)
 
     def _lowered(self, texts: Sequence[str]) -> list[str]:
@@ -169,14 +176,18 @@ def _encode(
     bounds: Any,
     slots: Any,
     unknown: int,
+    most: int,
     ids: Any,
     offsets: Any,
 ) -> int:
-    """Fills `ids` and `offsets` for documents `text[documents[d]:documents[d + 1]]`; the words."""
+    """Fills `ids` and `offsets` for documents `text[documents[d]:documents[d + 1]]`; the words.
+
+    Of each document the first `most` words are taken.
+    """
     count = 0
     for document in range(len(documents) - 1):
         i, stop = documents[document], documents[document + 1]
-        while i < stop:
+        while i < stop and count - offsets[document] < most:
             start = i
             while i < stop and text[i] != 32 and not 9 <= text[i] <= 13:
                 i += 1

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin.data.tokenizers import in_batches
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Integers = NDArray[np.int64]
 Batch = dict[str, Tensor]
@@ -18,7 +24,6 @@ Batch = dict[str, Tensor]
 EVALUATION_BATCH = 256
 EVALUATION_TOKENS = 2**14  # of a padded batch: bounds the memory of an evaluation
 LENGTH_NOISE = 0.1  # AllenNLP's default padding noise: lengths count as alike within 10 %
-_TEXTS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -46,15 +51,17 @@ class Documents:
         labels: Sequence[int] | None = None,
     ) -> Documents:
         """Tokenises `texts`, in full: what is too long for its model, an embedder deals with."""
-        pieces: list[list[int]] = []
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            some = list(texts[start : start + _TEXTS_AT_ONCE])
-            pieces += tokenizer(some, verbose=False)["input_ids"]
-        ids = np.fromiter((token for piece in pieces for token in piece), dtype=np.int64)
+        ids, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+        for some in in_batches(texts):
+            pieces = tokenizer(
+                some, verbose=False, return_attention_mask=False, return_token_type_ids=False
+            )["input_ids"]
+            lengths.append(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+            ids.append(np.fromiter(chain.from_iterable(pieces), np.int64, lengths[-1].sum()))
         return cls(
-            ids,
-            _offsets(np.array([len(piece) for piece in pieces], dtype=np.int64)),
-            None if labels is None else np.array(labels, dtype=np.int64),
+            np.concatenate(ids),
+            _offsets(np.concatenate(lengths)),
+            None if labels is None else np.array(labels[:], dtype=np.int64),
         )
 
     def __len__(self) -> int:

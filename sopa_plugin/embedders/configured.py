@@ -19,6 +19,11 @@ def pretrained_words(params: Mapping[str, Any]) -> Iterator[str]:
     return _kind(params).pretrained_words(_arguments(params))
 
 
+def is_cased(params: Mapping[str, Any]) -> bool | None:
+    """Whether words that the embedder has vectors of a file for have capitals; None without one."""
+    return _kind(params).is_cased(_arguments(params))
+
+
 def resolve(params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """What the embedder is built from, with no file but its own."""
     arguments = _kind(params).resolve(_arguments(params), tokenizer)

@@ -116,6 +116,12 @@ class StaticEmbedder(TokenEmbedder):
             yield from VectorFile(vectors, params.get("member")).words()
 
     @classmethod
+    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
+        """Whether words of the file have capitals, if there is one."""
+        vectors = params.get("vectors")
+        return None if vectors is None else VectorFile(vectors, params.get("member")).is_cased()
+
+    @classmethod
     def resolve(
         cls, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     ) -> dict[str, Any]:

@@ -44,6 +44,12 @@ class TokenEmbedder(nn.Module, Registrable):
         raise NotImplementedError
 
     @classmethod
+    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
+        """Whether words that the configured `params` name vectors for have capitals; None if they
+        name none."""
+        return None
+
+    @classmethod
     def resolve(
         cls, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     ) -> dict[str, Any]:

@@ -13,16 +13,15 @@ from itertools import islice
 from typing import BinaryIO, NoReturn
 
 import numpy as np
-from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from sopa_plugin.errors import UserError
-from sopa_plugin.hub import HUB_HELP
+from sopa_plugin.errors import HUB_HELP, UserError
 
 HUB = "hf://"
 _DAMAGE = (EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _HEAD = 100  # rows that vote on the dimension; a few may have words with blanks
+_CASED_WORDS = 100_000  # of a file that is not cased
 _BAR_ROWS = 4096  # rows between two looks at the progress
 
 
@@ -57,6 +56,10 @@ class VectorFile:
         """The words in the order of the file; repeated where the file repeats them."""
         for _, word, _ in self._rows():
             yield word.decode("utf-8", "replace")
+
+    def is_cased(self) -> bool:
+        """Whether the most frequent words, which come first in most files, have capitals."""
+        return any(word != word.lower() for word in islice(self.words(), _CASED_WORDS))
 
     def read(
         self, rows: Mapping[str, int], normalize: Callable[[str], str] | None = None
@@ -235,6 +238,8 @@ def _from_hub(path: str) -> str:
     parts = path.removeprefix(HUB).split("/", 2)
     if len(parts) < 3:
         raise UserError(f"{path}: expected {HUB}OWNER/NAME/FILE")
+    from huggingface_hub import hf_hub_download
+
     try:
         return hf_hub_download("/".join(parts[:2]), parts[2])
     except Exception as error:  # whatever the Hub's client and the network raise

@@ -60,6 +60,11 @@ class BagOfVectors(LinearModel):
         """Words that the embedder has frozen vectors for."""
         return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
 
+    @classmethod
+    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
+        """Whether words that the embedder has vectors of a file for have capitals."""
+        return configured.is_cased(fill_defaults(TokenEmbedder, params["embedder"]))
+
     def arguments(self) -> dict[str, Any]:
         """What the embedder is built from, with no file but its own."""
         return {"embedder": self._params}

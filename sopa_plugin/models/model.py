@@ -43,6 +43,11 @@ class Model(Registrable):
         """Words that a model of these `params` has frozen vectors for (see `Tokenizer.build`)."""
         return iter(())
 
+    @classmethod
+    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
+        """Whether words that these `params` name vectors for have capitals; None without such."""
+        return None
+
     def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`."""
         raise NotImplementedError

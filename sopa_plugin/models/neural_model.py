@@ -73,3 +73,8 @@ class NeuralModel(Model):
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
         """Words that the embedder has frozen vectors for."""
         return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
+
+    @classmethod
+    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
+        """Whether words that the embedder has vectors of a file for have capitals."""
+        return configured.is_cased(fill_defaults(TokenEmbedder, params["embedder"]))

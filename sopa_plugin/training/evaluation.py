@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.data.readers.split_files import SPLITS
+from sopa_plugin.data.readers.sources import SPLITS
+from sopa_plugin.data.tokenizers import fold_and_cut
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, load_model
 from sopa_plugin.registry import build
@@ -38,6 +39,8 @@ def evaluate_run(
     model = load_model(folder)
     model.to_device(device)
     params = read_config(folder)["dataset"]
+    # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer
+    fold_and_cut(model.tokenizer, params.get("lowercase"), params.get("max_tokens"))
     if not data:
         splits = build(DatasetReader, params).read()
         for split in ("dev", "test"):
@@ -53,8 +56,7 @@ def _read(params: dict[str, Any], path: str, labels: list[str]) -> Dataset:
         return build(DatasetReader, params).read_file(path, labels)
     form = {key: each for key, each in params.items() if key not in SPLITS}
     reader: DatasetReader = build(DatasetReader, {**form, "path": path})
-    test = reader.sources().get("test")
-    return reader.read_file(test, labels) if isinstance(test, Path) else reader.read()["test"]
+    return reader.read_test(labels)
 
 
 def _evaluate(model: Model, split: str, data: Dataset) -> Metrics:

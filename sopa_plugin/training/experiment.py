@@ -10,12 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tokenizers import normalizers
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.data.tokenizers import Tokenizer
+from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import Model
 from sopa_plugin.registry import (
@@ -127,13 +126,16 @@ class Experiment:
 
     def _build_tokenizer(self, data: DatasetDict) -> PreTrainedTokenizerBase:
         params = fill_defaults(Model, self.model.params)
-        words = Model.by_name(params["type"]).pretrained_words(params)
-        tokenizer = self.tokenizer.construct().build(
-            data["train"]["text"][:], data["dev"]["text"][:], words
+        model = Model.by_name(params["type"])
+        return build_tokenizer(
+            self.tokenizer.construct(),
+            data["train"]["text"],
+            data["dev"]["text"],
+            model.pretrained_words(params),
+            model.is_cased(params),
+            self.dataset.lowercase,
+            self.dataset.max_tokens,
         )
-        if self.dataset.lowercase:
-            _lowercase(tokenizer)
-        return tokenizer
 
 
 def run_experiment(
@@ -232,20 +234,6 @@ def _label_names(data: Dataset) -> list[str]:
     if not isinstance(label, ClassLabel):
         raise UserError("the data have no column `label` of the type ClassLabel")
     return label.names  # type: ignore[no-any-return]
-
-
-def _lowercase(tokenizer: PreTrainedTokenizerBase) -> None:
-    """New text is to be lower-cased as the reader did it with the data."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise UserError(
-            "dataset.lowercase: this tokenizer cannot lower-case new text; leave lower-casing to "
-            "the tokenizer itself"
-        )
-    steps = [normalizers.Lowercase()]
-    if backend.normalizer is not None:
-        steps.append(backend.normalizer)
-    backend.normalizer = normalizers.Sequence(steps)
 
 
 def _log_versions() -> None:

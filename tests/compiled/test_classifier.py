@@ -18,8 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from sopa_plugin.compiled import load_compiled, save_compiled
 from sopa_plugin.compiled.words import Pieces, Words
-from sopa_plugin.data.tokenizers import WordTokenizer
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import WordTokenizer, make_tokenizer
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, TextClassifier, load_model

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from sopa_plugin.compiled.words import Words
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 
 VOCABULARY = [
     "film",

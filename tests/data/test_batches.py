@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sopa_plugin.data.batches import Documents, evaluation_batches, training_batches
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 
 TEXTS = ["b a b", "", "a c", "b"]
 # [PAD] 0, [UNK] 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from sopa_plugin.data.tokenizers import WhitespaceTokenizer
+from sopa_plugin.data.tokenizers import WhitespaceTokenizer, make_tokenizer
 from sopa_plugin.embedders import StaticEmbedder, TokenEmbedder
 from sopa_plugin.embedders.static import whitened
 from sopa_plugin.errors import UserError
@@ -95,7 +95,7 @@ def test_whitening_of_what_hardly_differs() -> None:
 
 
 def test_whitening_without_words(vectors: str) -> None:
-    tokenizer = tokenizer_of("")
+    tokenizer = make_tokenizer([])
     assert not build(tokenizer, vectors=vectors, whiten=1).weight.any()
 
 

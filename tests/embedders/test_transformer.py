@@ -22,8 +22,7 @@ from transformers import (
     T5Config,
 )
 
-from sopa_plugin.data.tokenizers import PretrainedTokenizer, WhitespaceTokenizer
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import PretrainedTokenizer, WhitespaceTokenizer, make_tokenizer
 from sopa_plugin.embedders import TokenEmbedder, TransformerEmbedder
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import check, fill_defaults

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.models import Model, TextClassifier

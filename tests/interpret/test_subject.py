@@ -17,8 +17,7 @@ from transformers import (
     BertTokenizerFast,
 )
 
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
-from sopa_plugin.data.tokenizers.words import WordTokenizer
+from sopa_plugin.data.tokenizers import WordTokenizer, make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.editing import mask

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sopa_plugin.data.batches import Documents
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import HardPatterns, load_model
 from sopa_plugin.models import hard_pattern_miner as miner

@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, TextClassifier, TextClassifierConfig, load_model

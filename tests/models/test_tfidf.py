@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Tfidf, load_model
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, pipeline
 
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.embedders import TransformerEmbedder
 from sopa_plugin.models import TextClassifier, load_model
 from sopa_plugin.training import run_experiment

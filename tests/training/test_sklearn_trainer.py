@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
-from sopa_plugin.data.tokenizers.whitespace import make_tokenizer
+from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Tfidf, load_model
 from sopa_plugin.registry import ConfigError

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from sopa_plugin.data.readers import splits as split_tools
 from sopa_plugin.data.readers.lines import encoding_problem
 from sopa_plugin.data.readers.sources import SPLITS, canonical_splits, find_files, is_stored
 from sopa_plugin.data.readers.splits import Examples
+from sopa_plugin.data.tokenizers import MaxTokens
 from sopa_plugin.errors import TrainingFailed, UserError, listed, shortened
-from sopa_plugin.registry import Registrable
+from sopa_plugin.registry import Bound, PositiveInt, Registrable
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -22,22 +23,25 @@ if TYPE_CHECKING:
     from sopa_plugin.data.readers.tables import Table
 
 Splits = dict[str, Examples]
+Size = Annotated[float, Bound(above=0, below=1)] | PositiveInt
+"""How much is split off: a share, or a count."""
 logger = logging.getLogger(__name__)
 
 
 class DatasetReader(ABC, Registrable):
     """Reads files, a local data set or one on the Hub into train, dev and test.
 
-    A subclass says where each split is (`sources`) and what one source holds (`examples`); what
-    is done to the texts and sets afterwards is the same for all and done here, in this order:
-    texts are cleaned, a missing test set and then a missing dev set are split off the training
-    set, and of what is left `max_train_examples` are taken. Nothing is cached. A constructor of a
-    subclass takes its own arguments, and `**options` for those below, which it hands on.
+    A subclass says where each split is (`sources`) and what one source holds (`examples`); what is
+    done afterwards is the same for all and done here, in this order: texts lose the blanks at their
+    ends, a missing test set and then a missing dev set are split off the training set, and of what
+    is left `max_train_examples` are taken. A constructor of a subclass takes its own arguments, and
+    `**options` for those below, which it hands on.
 
     Arguments:
         path: a local folder or file, or the id of a data set on the Hugging Face Hub.
-        lowercase: whether texts are lower-cased.
-        max_tokens: how many words (separated by blanks) of each text are kept; None keeps all.
+        lowercase: whether texts are lower-cased, and
+        max_tokens: how many words (separated by blanks) of each are kept, whatever the tokenizer
+            is set to, which does both (see `Tokenizer`): so at prediction, too.
         max_train_examples: how many training examples are drawn, in the proportions of the
             classes; with the same seed a smaller set is part of every larger one. None takes all.
         subsample_seed: the seed of that drawing; dev and test do not depend on it.
@@ -65,11 +69,11 @@ class DatasetReader(ABC, Registrable):
         path: str | None,
         *,
         lowercase: bool = False,
-        max_tokens: int | None = None,
-        max_train_examples: int | None = None,
+        max_tokens: MaxTokens | None = None,
+        max_train_examples: PositiveInt | None = None,
         subsample_seed: int = 0,
-        dev_size: float | int | None = None,
-        test_size: float | int | None = None,
+        dev_size: Size | None = None,
+        test_size: Size | None = None,
         split_seed: int = 0,
         encoding: str = "utf-8",
         empty_text: Literal["error", "drop"] = "error",
@@ -84,13 +88,17 @@ class DatasetReader(ABC, Registrable):
         self.split_seed = split_seed
         self.encoding = encoding
         self.empty_text = empty_text
-        for key, message in _option_problems(vars(self)):
+        for key, message in DatasetReader.check_params(vars(self)):
             raise UserError(f"{key}: {message}")
 
     @classmethod
-    def check_params(cls, params: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """What the type hints cannot say about the options."""
-        return _option_problems(params)
+        if params.get("path") in ("", "/"):  # to the system, the current folder
+            found = "the root folder" if params["path"] else "nothing"
+            yield "path", f"expected a folder, a file or a Hub id, found {found}"
+        if problem := encoding_problem(params["encoding"]):
+            yield "encoding", problem
 
     @abstractmethod
     def sources(self) -> dict[str, Path | Table]:
@@ -301,31 +309,6 @@ class DatasetReader(ABC, Registrable):
                         f"class {shortened(label)}, which {split} examples have; the fewest that "
                         f"have one of every class are {split_tools.fewest_of_all(train)}."
                     )
-
-
-def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the options that all readers share."""
-    if params.get("path") == "":  # to the system, the current folder
-        yield "path", "expected a folder, a file or a Hub id, found nothing"
-    for key in ("max_tokens", "max_train_examples"):
-        value = params.get(key)
-        if value is not None and value < 1:
-            yield key, f"expected at least 1, found {value}"
-    for key in ("dev_size", "test_size"):
-        value = params.get(key)
-        if value is None:
-            continue
-        if isinstance(value, float) and not 0 < value < 1:
-            yield (
-                key,
-                f"expected a share between 0 and 1, or a count without a point, found {value}",
-            )
-        elif value < 1 and isinstance(value, int):
-            yield key, f"expected at least 1, found {value}"
-    if params["empty_text"] not in ("error", "drop"):
-        yield "empty_text", f"expected 'error' or 'drop', found {params['empty_text']!r}"
-    if problem := encoding_problem(params["encoding"]):
-        yield "encoding", problem
 
 
 def _in_fixtures(path: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sopa_plugin.data.readers.dataset_reader import DatasetReader
+from sopa_plugin.data.readers.dataset_reader import DatasetReader, Size
 from sopa_plugin.data.readers.lines import read_rows
 from sopa_plugin.data.readers.sources import entries
 from sopa_plugin.data.readers.splits import Example, Examples
@@ -59,7 +59,7 @@ class RocReader(DatasetReader):
     def __init__(
         self,
         path: LocalPath,
-        dev_size: float | int = 0.1,
+        dev_size: Size = 0.1,
         **options: Any,
     ) -> None:
         super().__init__(path, dev_size=dev_size, **options)

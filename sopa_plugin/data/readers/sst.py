@@ -62,8 +62,6 @@ class SstReader(DatasetReader):
         **options: Any,
     ) -> None:
         super().__init__(path, **options)
-        if granularity not in ("binary", "fine"):
-            raise UserError(f"granularity: expected 'binary' or 'fine', found {granularity!r}")
         self.granularity = granularity
         self.known_class_names: Sequence[str] = BINARY if granularity == "binary" else FINE
 

@@ -85,12 +85,11 @@ class TextReader(DatasetReader):
         self.column_names = column_names
         self.split_names = split_names
         self.config_name = config_name
-        given = {**vars(self), **dict.fromkeys(SPLITS), **self.split_paths}
-        for key, message in _problems(given):
+        for key, message in _problems({**vars(self), **self.split_paths}):
             raise UserError(f"{key}: {message}")
 
     @classmethod
-    def check_params(cls, params: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from super().check_params(params)
         yield from _problems(params)
 

@@ -69,14 +69,6 @@ def test_the_shared_options_in_a_config(name: str, own: dict[str, Any]) -> None:
     }
 
 
-def test_what_to_do_with_empty_texts_is_one_of_two(folder: str) -> None:
-    for wrong in ("dorp", True):
-        with pytest.raises(
-            UserError, match=f"empty_text: expected 'error' or 'drop', found {wrong!r}"
-        ):
-            TextReader(folder, empty_text=wrong)
-
-
 def test_texts_are_read_as_written_but_for_blanks_at_the_ends(folder: str) -> None:
     assert "Text 1\tOf\u00a0Class  X" in texts(TextReader(folder))
     # case and length are the tokenizer's

@@ -162,7 +162,7 @@ def test_faults_of_the_config_are_found_by_the_check() -> None:
     ]
     with pytest.raises(ConfigError):
         DatasetReader.from_params(config)
-    with pytest.raises(UserError, match="max_tokens: expected at least 1"):
+    with pytest.raises(ValueError, match="max_tokens: expected an integer of at least 1"):
         SstReader("x", max_tokens=0)
 
 
