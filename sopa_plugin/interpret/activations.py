@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Any, ClassVar
 
 from markupsafe import Markup
@@ -12,6 +13,7 @@ from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
     Drawing,
     columns,
+    joined,
     number,
     padded,
     paint,
@@ -21,6 +23,7 @@ from sopa_plugin.interpret.markup import (
     text_at,
     text_width,
     visible,
+    wrap,
 )
 from sopa_plugin.interpret.match import Match, finite
 
@@ -44,7 +47,6 @@ class StateActivations(Explanation):
         match: the document's best match, None where there is none.
     """
 
-    title: ClassVar[str] = "State activations"
     template: ClassVar[str] = "activations.html"
 
     pattern: str
@@ -56,6 +58,10 @@ class StateActivations(Explanation):
     def num_states(self) -> int:
         """States, START and END included."""
         return len(self.values[0]) if self.values else 2
+
+    @property
+    def title(self) -> str:
+        return f"States of pattern {self.pattern} over {shorten(joined(self.tokens), 60)}"
 
     @property
     def path(self) -> list[tuple[int, int, bool]]:
@@ -82,22 +88,27 @@ class StateActivations(Explanation):
         low, high = min([0.0, *values]), max([1e-9, *values])
         on_path = {(position, state) for position, state, _ in self.path}
         tokens = [visible(token) for token in self.tokens]
-        widths = [max(3, columns(token)) for token in tokens]
-        lines = [paint(f"Pattern {self.pattern}", "strong", color)]
-        lines.append(" " * 7 + " ".join(map(padded, tokens, widths)))
-        for state in range(self.num_states):
-            cells = []
-            for position, row in enumerate(self.values):
-                full = (row[state] - low) / (high - low) if math.isfinite(row[state]) else 0.0
-                block = _BLOCKS[min(4, math.ceil(4 * full - 0.05))]
-                cells.append(f"[{block}]" if (position, state) in on_path else f" {block} ")
-            name = state_name(state, self.num_states)
-            lines.append(f"{name:>5}  " + " ".join(map(str.ljust, cells, widths)).rstrip())
-        return "\n".join(lines)
+        sizes = {i: (1, max(3, columns(token))) for i, token in enumerate(tokens)}
+        parts = []
+        for line in wrap(sizes, get_terminal_size().columns - 7):
+            widths = [sizes[position][1] for position in line]
+            words = map(padded, (tokens[position] for position in line), widths)
+            lines = [" " * 7 + " ".join(words)]
+            for state in range(self.num_states):
+                cells = []
+                for position in line:
+                    value = self.values[position][state]
+                    full = (value - low) / (high - low) if math.isfinite(value) else 0.0
+                    block = _BLOCKS[min(4, math.ceil(4 * full - 0.05))]
+                    cells.append(f"[{block}]" if (position, state) in on_path else f" {block} ")
+                name = state_name(state, self.num_states)
+                lines.append(f"{name:>5}  " + " ".join(map(str.ljust, cells, widths)).rstrip())
+            parts.append("\n".join(lines))
+        return paint(f"Pattern {self.pattern}", "strong", color) + "\n" + "\n\n".join(parts)
 
     def to_svg(self) -> str:
         """States over tokens, darker where a state is more active, the best path outlined."""
-        return self.drawing().picture(f"State activations of pattern {self.pattern}", alone=True)
+        return self.drawing().picture(self.title, alone=True)
 
     def drawing(self) -> Drawing:
         """The picture; of a long document, what lies around the match."""
@@ -122,8 +133,15 @@ class StateActivations(Explanation):
             elements.append(tag("text", token, font_size=SIZE, transform=turned))
             elements += self._cells(first + column, LEFT + CELL * column, top, scale)
         elements += self._outline(first, top)
-        height = top + ROW * states + MARGIN + 4
-        return Drawing(right + MARGIN + tilted, height, elements)
+        bottom = top + ROW * states + 8
+        for step in range(5):  # what the shades stand for
+            box = {"x": LEFT + CELL * step, "y": bottom, "width": CELL, "height": 8}
+            elements.append(tag("rect", **box, class_="heat", fill_opacity=step / 4))
+            elements.append(tag("rect", **box, class_="grid"))
+        elements.append(text_at(LEFT, bottom + 22, number(scale[0]), "muted", 11))
+        elements.append(text_at(LEFT + 5 * CELL, bottom + 22, number(scale[1]), "muted", 11, "end"))
+        width = max(right + MARGIN + tilted, LEFT + 5 * CELL + MARGIN)
+        return Drawing(width, bottom + 22 + MARGIN, elements)
 
     def _scale(self) -> tuple[float, float]:
         """What is drawn empty and full: 0 and 1 for probabilities, else the least and highest."""

@@ -6,7 +6,9 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from shutil import get_terminal_size
 from typing import Any, ClassVar, NamedTuple
+from zlib import crc32
 
 from markupsafe import Markup
 
@@ -21,6 +23,7 @@ from sopa_plugin.interpret.markup import (
     paint,
     percent,
     pieces,
+    shorten,
     side,
     signed,
     tag,
@@ -31,8 +34,8 @@ from sopa_plugin.interpret.markup import (
 )
 from sopa_plugin.interpret.match import Match, finite
 
-COLUMNS = 80
-"""How wide a terminal is taken to be."""
+LONG, CONTEXT = 150, 12
+"""Words from which on a document is shown in passages, and words on each side of what is marked."""
 
 ROOM, MARGIN, SIZE, KEY, LEGEND = 440.0, 18.0, 15.0, 10.0, 11.0
 BLANK, TEXT, STRIPE = 5.0, 30.0, 8.0
@@ -110,7 +113,6 @@ class DocumentExplanation(Explanation):
         document: the document's number in its data set.
     """
 
-    title: ClassVar[str] = "Document"
     template: ClassVar[str] = "document.html"
 
     tokens: tuple[str, ...]
@@ -151,6 +153,36 @@ class DocumentExplanation(Explanation):
         return joined(self.tokens)
 
     @property
+    def title(self) -> str:
+        return f"{self.predicted}: {shorten(self.text, 60)}" if self.tokens else self.predicted
+
+    @property
+    def explained(self) -> str:
+        """Which label is explained and how probable it is, where it is not the predicted one."""
+        if self.target == self.predicted:
+            return ""
+        return f"; explained: {self.target} {percent(self.probabilities[self.target])}"
+
+    @property
+    def about(self) -> str:
+        """How faithful the marked phrases are or, where none are, what decided."""
+        if not self.tokens:
+            return "an empty document: only the model's prior decided"
+        if not self.phrases:
+            return f"no phrase speaks for {self.target}"
+        whole = self.probabilities[self.target]
+        without, alone = whole - self.comprehensiveness, whole - self.sufficiency
+        return (
+            f"{self.target} {percent(whole)} → {percent(without)} without the phrases marked ▲, "
+            f"{percent(alone)} with them alone"
+        )
+
+    @property
+    def digest(self) -> str:
+        """Tells documents on one page apart."""
+        return f"{crc32(repr((self.tokens, self.target)).encode()):08x}"
+
+    @property
     def right_to_left(self) -> bool:
         """Whether the first letter with a direction runs from right to left."""
         directions = map(unicodedata.bidirectional, self.text)
@@ -181,6 +213,19 @@ class DocumentExplanation(Explanation):
             spans.append(Span(start, end, rank, effect, lanes[extent]))
         return spans
 
+    def words(self) -> dict[int, tuple[bool, str]]:
+        """The words to be shown, by their numbers, and whether a blank stands before each.
+
+        Of a long document, what lies around spans, `…` for the rest.
+        """
+        words = dict(enumerate(pieces(self.tokens)))
+        near = {i for s in self.spans() for i in range(s.start - CONTEXT, s.end + CONTEXT)}
+        near = near or set(range(2 * CONTEXT))
+        if len(words) <= LONG:
+            return words
+        left_out = {i for i in words if i not in near and (i == 0 or i - 1 in near)}
+        return {i: words[i] if i in near else (True, "…") for i in words if i in near | left_out}
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "document": self.document,
@@ -204,27 +249,27 @@ class DocumentExplanation(Explanation):
             "",
             *self._underlined(color),
             "",
-            f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  phrase",
         ]
+        if self.shown:
+            lines.append(f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  phrase")
         for rank, item in enumerate(self.shown, start=1):
             value = item.effect[self.target]
             phrase = visible(item.match.phrase) if item.match else "(no match)"
             figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
             lines.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
-        lines += [
-            "",
-            f"comprehensiveness {signed(self.comprehensiveness)}"
-            f"  sufficiency {signed(self.sufficiency)}"
-            f"  contributions against the same document {REPLACED[self.replacement]}",
-        ]
-        return "\n".join(lines)
+        if self.shown:
+            compared = f"contributions against the same document {REPLACED[self.replacement]}"
+            lines += ["", compared]
+        return "\n".join([*lines, visible(self.about)])
 
     def _underlined(self, color: bool) -> list[str]:
         """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
-        spans, words = self.spans(), pieces(map(visible, self.tokens))
-        widths = [columns(text) for _, text in words]
+        spans = self.spans()
+        words = {i: (blank, visible(text)) for i, (blank, text) in self.words().items()}
+        widths = {i: columns(text) for i, (_, text) in words.items()}
         found = []
-        for line in wrap(widths, [blank for blank, _ in words], COLUMNS):
+        room = get_terminal_size().columns
+        for line in wrap({i: (words[i][0], widths[i]) for i in words}, room):
             shown = "".join(" " * words[i][0] + words[i][1] for i in line)
             found.append(shown.removeprefix(" "))
             inside = [span for span in spans if any(span.start <= i < span.end for i in line)]
@@ -238,35 +283,38 @@ class DocumentExplanation(Explanation):
         heading = f"{self.predicted} {percent(self.probabilities[self.predicted])}"
         if self.gold is not None:
             heading += f" (labelled {self.gold})"
+        heading += self.explained
         legend = (
             f"▲ speaks for {self.target} · ▼ dashed: against · numbers rank contributions, "
             f"each against the same document {REPLACED[self.replacement]}"
         )
+        legend = legend if self.shown else self.about
         words = self.drawing()
         elements, y = _lines(heading, MARGIN + 12, SIZE, "strong")
         elements.append(words.moved(MARGIN, y))
         written, y = _lines(legend, y + words.height + 20, LEGEND, "muted")
         elements += written
         drawing = Drawing(ROOM + 2 * MARGIN, y, elements)
-        return drawing.picture("A document and its matched spans", alone=True)
+        return drawing.picture(self.title, alone=True)
 
-    def drawing(self) -> Drawing:
+    def drawing(self, anchor: str | None = None) -> Drawing:
         """The words and the lines below them, in lines of a fixed width.
 
-        A text that starts from right to left has its words from the right; within a word, and
-        where both directions meet, order is the renderer's.
+        A key can be jumped to by `anchor` and its number. A text that starts from right to left has
+        its words from the right; within a word, and where both directions meet, order is the
+        renderer's.
         """
-        spans, words = self.spans(), pieces(self.tokens)
-        keys: list[list[Span]] = [[] for _ in words]
+        spans, words = self.spans(), self.words()
+        keys: dict[int, list[Span]] = {i: [] for i in words}
         for span in sorted(spans, key=lambda each: each.rank):
             keys[span.start].append(span)
-        widths = [
-            min(ROOM, text_width(text, SIZE) + sum(map(_key_width, own)))
-            for (_, text), own in zip(words, keys, strict=True)
-        ]
+        widths = {
+            i: min(ROOM, text_width(text, SIZE) + sum(map(_key_width, keys[i])))
+            for i, (_, text) in words.items()
+        }
         elements: list[Markup] = []
         y = 18.0
-        for line in wrap(widths, [BLANK * blank for blank, _ in words], ROOM):
+        for line in wrap({i: (BLANK * words[i][0], widths[i]) for i in words}, ROOM):
             inside = [span for span in spans if any(span.start <= i < span.end for i in line)]
             left = {i: ROOM - x - widths[i] if self.right_to_left else x for i, x in line.items()}
             elements += [_stripe(span, left, widths, y) for span in inside]
@@ -274,7 +322,7 @@ class DocumentExplanation(Explanation):
                 covering = [span for span in inside if span.start <= i < span.end]
                 if covering:
                     elements.append(_ground(i, covering, left, widths, y))
-                elements += _word(words[i][1], keys[i], x, x + widths[i], y)
+                elements += _word(words[i][1], keys[i], x, x + widths[i], y, anchor)
             y += TEXT + STRIPE * max((span.lane + 1 for span in inside), default=0)
         return Drawing(ROOM, y - TEXT + 10, elements)
 
@@ -310,19 +358,19 @@ def _lane(places: Places, spans: list[Span], color: bool) -> list[str]:
 def _lines(text: str, y: float, size: float, class_: str) -> tuple[list[Markup], float]:
     """Running text from the line `y` on, and where its last line ends."""
     words = text.split(" ")
-    lines = wrap([text_width(word, size) for word in words], [0.34 * size] * len(words), ROOM)
+    sizes = {i: (0.34 * size, text_width(word, size)) for i, word in enumerate(words)}
     elements = [
         text_at(MARGIN, y + 1.4 * size * place, " ".join(words[i] for i in line), class_, size)
-        for place, line in enumerate(lines)
+        for place, line in enumerate(wrap(sizes, ROOM))
     ]
-    return elements, y + 1.4 * size * len(lines)
+    return elements, y + 1.4 * size * len(elements)
 
 
 def _key_width(span: Span) -> float:
     return text_width(span.key, KEY) + 3
 
 
-def _stripe(span: Span, left: dict[int, float], widths: Sequence[float], y: float) -> Markup:
+def _stripe(span: Span, left: dict[int, float], widths: dict[int, float], y: float) -> Markup:
     """The line below those words of a span that stand on this line of text."""
     inside = [i for i in left if span.start <= i < span.end]
     x1, x2 = min(left[i] for i in inside), max(left[i] + widths[i] for i in inside)
@@ -331,7 +379,7 @@ def _stripe(span: Span, left: dict[int, float], widths: Sequence[float], y: floa
 
 
 def _ground(
-    i: int, covering: list[Span], left: dict[int, float], widths: Sequence[float], y: float
+    i: int, covering: list[Span], left: dict[int, float], widths: dict[int, float], y: float
 ) -> Markup:
     """The ground of a word, up to the following word where a span covers both."""
     x, right = left[i], left[i] + widths[i]
@@ -341,11 +389,15 @@ def _ground(
     return tag("rect", x=x, y=y - 14, width=right - x, height=19.0, class_=look)
 
 
-def _word(text: str, keys: list[Span], x: float, right: float, y: float) -> list[Markup]:
+def _word(
+    text: str, keys: list[Span], x: float, right: float, y: float, anchor: str | None
+) -> list[Markup]:
     """A word after its keys, fitted to the room that was reckoned for it."""
     elements = []
     for span in keys:
-        elements.append(text_at(x, y - 4, span.key, f"strong {side(span.effect)}", KEY))
+        look = {"font_size": KEY, "class_": f"strong {side(span.effect)}"}
+        link = f"{anchor}-{span.rank}" if anchor else None
+        elements.append(tag("text", span.key, x=x, y=y - 4, id=link, **look))
         x += _key_width(span)
     fit = {"textLength": right - x, "lengthAdjust": "spacingAndGlyphs"} if len(text) > 1 else {}
     return [*elements, tag("text", text, x=x, y=y, font_size=SIZE, **fit)]
@@ -355,10 +407,13 @@ def _word(text: str, keys: list[Span], x: float, right: float, y: float) -> list
 class DocumentExplanations(Explanation):
     """Several documents, one after another."""
 
-    title: ClassVar[str] = "Documents"
     template: ClassVar[str] = "documents.html"
 
     documents: tuple[DocumentExplanation, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{len(self.documents)} documents"
 
     def to_dict(self) -> dict[str, Any]:
         return {"documents": [each.to_dict() for each in self.documents]}

@@ -20,9 +20,13 @@ class Explanation:
     In a notebook an explanation shows itself; `save` picks the form by the file's suffix.
     """
 
-    title: ClassVar[str] = "Explanation"
     template: ClassVar[str]
     """The file of `templates/` that lays out the page; it sees the explanation as `it`."""
+
+    @property
+    def title(self) -> str:
+        """What a page or a picture is called: what is explained."""
+        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain values that JSON can hold."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -192,14 +192,14 @@ def paint(text: str, kind: str, color: bool) -> str:
     return f"\x1b[{_ANSI[kind]}m{text}\x1b[0m" if color and kind in _ANSI else text
 
 
-def wrap(widths: Sequence[float], blanks: Sequence[float], room: float) -> list[dict[int, float]]:
+def wrap(words: Mapping[int, tuple[float, float]], room: float) -> list[dict[int, float]]:
     """Words in lines no wider than `room`: for each line, its words' places by their numbers.
 
-    `blanks` are the gaps before the words, but for the first of a line.
+    Of a word, the gap before it is given, which the first of a line has not, and its width.
     """
     lines: list[dict[int, float]] = [{}]
     end = 0.0
-    for word, (width, blank) in enumerate(zip(widths, blanks, strict=True)):
+    for word, (blank, width) in words.items():
         if lines[-1] and end + blank + width > room:
             lines.append({})
         start = end + blank if lines[-1] else 0.0
@@ -232,12 +232,12 @@ def number(value: float, digits: int = 3) -> str:
     """`value` with `digits` significant digits and a true minus; `–` for no match."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:.{digits}g}".replace("-", "−")
+    return f"{value + 0.0:.{digits}g}".replace("-", "−")
 
 
 def signed(value: float) -> str:
-    """`value` with its sign and two decimals."""
-    return f"{value:+.2f}".replace("-", "−")
+    """`value` with two decimals, and with its sign unless these are zero."""
+    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
 
 
 def percent(share: float) -> str:

@@ -218,7 +218,6 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
     `documents` counts the documents read, `replacement` says what an effect compares with.
     """
 
-    title: ClassVar[str] = "Patterns"
     template: ClassVar[str] = "patterns.html"
 
     patterns: tuple[PatternReading, ...]
@@ -265,6 +264,12 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         """The same patterns drawn as automata."""
         return Automata(self.patterns, self.documents, self.replacement)
 
+    @property
+    def title(self) -> str:
+        if len(self) > 6:
+            return f"{len(self)} patterns"
+        return f"Patterns {', '.join(pattern.name for pattern in self)}"
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "documents": self.documents,
@@ -294,14 +299,12 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
                 framed = card._replace(elements=[frame, *card.elements])
                 elements.append(framed.moved(GAP + place * (width + GAP), y))
             y += height + GAP
-        drawing = Drawing(GAP + per_row * (width + GAP), y, elements)
-        return drawing.picture(f"{len(self)} patterns and their best phrases", alone=True)
+        return Drawing(GAP + per_row * (width + GAP), y, elements).picture(self.title, alone=True)
 
 
 class Automata(PatternsReading):
     """The same, drawn as automata: states, arcs, and the nearest words on each arc."""
 
-    title: ClassVar[str] = "Automata"
     template: ClassVar[str] = "automata.html"
 
     def to_text(self, color: bool = False) -> str:
@@ -321,5 +324,4 @@ class Automata(PatternsReading):
             elements.append(drawn._replace(elements=[name, *drawn.elements]).moved(0, y))
             y += drawn.height
             width = max(width, drawn.width)
-        title = f"{len(self)} patterns as automata"
-        return Drawing(width, y, elements).picture(title, alone=True)
+        return Drawing(width, y, elements).picture(self.title, alone=True)

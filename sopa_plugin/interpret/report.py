@@ -48,7 +48,6 @@ class ModelReport(Explanation):
         right: for each label, documents that most surely and rightly got it.
     """
 
-    title: ClassVar[str] = "Model report"
     template: ClassVar[str] = "report.html"
 
     name: str
@@ -74,6 +73,10 @@ class ModelReport(Explanation):
                 for kind in ("wrong", "unsure", "right")
             },
         }
+
+    @property
+    def title(self) -> str:
+        return f"Report on {self.name}"
 
     @property
     def tiles(self) -> dict[str, str]:

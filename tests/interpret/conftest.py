@@ -35,6 +35,11 @@ LABELS = ["negative", "neutral", "positive"]
 DIM = 6
 
 
+@pytest.fixture(autouse=True)
+def terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
 @pytest.fixture
 def vectors() -> dict[str, np.ndarray]:
     random = np.random.default_rng(3)

@@ -24,6 +24,18 @@ def test_the_best_path_of_a_terminal_has_its_epsilons(activations: StateActivati
     ]
 
 
+def test_a_terminal_has_as_many_words_beside_each_other_as_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokens = tuple(f"word{n}" for n in range(7))
+    found = StateActivations("2-1", tokens, ((0.5, 1.0),) * 7, None)
+    for width, expected in ((80, [7]), (30, [4, 3])):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = found.to_text().splitlines()
+        assert [line.count("word") for line in lines if "word" in line] == expected
+        assert max(map(len, lines)) <= width
+
+
 def test_a_picture_outlines_the_path_and_fills_cells_by_value(
     activations: StateActivations,
 ) -> None:
@@ -31,7 +43,10 @@ def test_a_picture_outlines_the_path_and_fills_cells_by_value(
     looks = [each.get("class") for each in root.iterfind("{*}rect") if each.get("rx")]
     assert looks == ["best dashed", "best", "best dashed"]
     filled = [each.get("fill-opacity") for each in root.iterfind("{*}rect[@class='heat']")]
-    assert filled == ["0.1"] * 4 + ["1"] * 4
+    assert filled[:8] == ["0.1"] * 4 + ["1"] * 4
+    # What the shades stand for: a scale from nothing to full, with numbers at its ends.
+    assert filled[8:] == ["0", "0.25", "0.5", "0.75", "1"]
+    assert [each.text for each in root.iterfind("{*}text")][-2:] == ["0", "1"]
 
 
 def test_a_long_document_is_drawn_around_the_match() -> None:

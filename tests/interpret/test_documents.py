@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
-from sopa_plugin.interpret import Contribution, DocumentExplanation, Explainer, Match, Step
+from sopa_plugin.interpret import (
+    Contribution,
+    DocumentExplanation,
+    DocumentExplanations,
+    Explainer,
+    Match,
+    Step,
+)
 
 Places = list[tuple[int, int, float]]
 
@@ -31,8 +38,8 @@ def explain(words: list[str], places: Places, **values: Any) -> DocumentExplanat
     )  # fmt: skip
     given = {"probabilities": {"no": 0.1, "yes": 0.9}, "target": "yes", "gold": None}
     given |= {"shown_patterns": 99, "replacement": "zero", **values}
-    faithful = {"comprehensiveness": 0.0, "sufficiency": 0.0}
-    return DocumentExplanation(tuple(words), contributions=contributions, **(faithful | given))
+    given = {"comprehensiveness": 0.0, "sufficiency": 0.0} | given
+    return DocumentExplanation(tuple(words), contributions=contributions, **given)
 
 
 def places_of(words: list[str], explanation: DocumentExplanation) -> list[tuple[str, float, float]]:
@@ -138,10 +145,68 @@ def test_a_phrase_marks_what_loops_and_epsilons_did() -> None:
     assert [span.get("class") for span in cell] == ["muted", "looped"]
 
 
-def test_two_thousand_words(make_explainer: Callable[..., Explainer]) -> None:
-    random = np.random.default_rng(1)
-    words = [str(word) for word in random.choice(["good", "bad", "film", "very", ","], size=2000)]
-    explanation = make_explainer().document(words, shown=99)
-    assert " ".join(words) in explanation.to_html()
-    ElementTree.fromstring(explanation.to_svg())
-    assert len(explanation.to_text().splitlines()) > 100
+def test_of_two_thousand_words_those_around_what_is_marked_are_drawn() -> None:
+    words = [f"w{n}" for n in range(2000)]
+    found = explain(words, [(0, 2, 0.5), (1000, 1003, -0.4)])
+    kept = [*words[:14], "…", *words[988:1015], "…"]
+    drawn = [text for text, _, _ in places_of([*words, "…"], found)]
+    assert drawn == kept
+    text = found.to_text()
+    assert " ".join(re.findall(r"w\d+|…", text.split("log-odds")[0])) == " ".join(kept)
+    assert found.to_html().count(" ".join(words)) == 1  # folded
+    assert found.to_dict()["tokens"] == words
+    assert len(explain(words[:150], [(0, 2, 0.5)]).words()) == 150
+    unmarked = explain(words, []).words()
+    assert [text for _, text in unmarked.values()] == [*words[:24], "…"]
+
+
+def test_rows_of_the_table_lead_to_their_places() -> None:
+    document = explain(["a", "b"], [(0, 1, 0.5), (1, 2, -0.4), (0, 0, 0.3)])
+    other = explain(["c"], [(0, 1, 0.5)])
+    page = DocumentExplanations((document, other)).html_body()
+    root = ElementTree.fromstring(f"<div>{page}</div>")
+    links = {link.text: link.get("href") for link in root.iterfind(".//td/a")}
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(ids) == len(set(ids)) == 3
+    assert set(links) == {"▲1", "▼2"}  # the third consumed no word
+    assert {f"#{each}" for each in ids} >= set(links.values())
+
+
+def test_text_is_wrapped_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [f"word{n}" for n in range(30)]
+    for width in (40, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = [line for line in explain(words, []).to_text().splitlines() if "word" in line]
+        assert width - 7 <= len(lines[0]) <= width
+
+
+def test_text_and_page_say_the_same_of_faithfulness() -> None:
+    found = explain(["a"], [(0, 1, 0.5)], comprehensiveness=0.21, sufficiency=-0.07)
+    about = "yes 90 % → 69 % without the phrases marked ▲, 97 % with them alone"
+    assert found.to_text().splitlines()[-1] == about
+    assert about in found.html_body()
+    against = explain(["a"], [(0, 1, -0.5)])
+    assert against.to_text().splitlines()[-1] == "no phrase speaks for yes"
+
+
+def test_another_label_that_is_explained_is_named_beside_the_prediction() -> None:
+    found = explain(["a"], [(0, 1, 0.5)], target="no")
+    for text in (found.to_svg(), found.html_body()):
+        assert "; explained: no 10 %" in text
+    assert "<h1>Prediction: yes; explained: no 10 %</h1>" in found.html_body()
+    assert "explained" not in explain(["a"], [(0, 1, 0.5)]).html_body()
+
+
+def test_an_empty_document_is_said_to_be_the_priors() -> None:
+    found = explain([], [])
+    for text in (found.to_text(), found.html_body(), found.to_svg()):
+        assert "an empty document: only the model" in text
+        assert "phrase" not in text
+
+
+def test_a_file_is_titled_by_its_document() -> None:
+    found = explain(["a", "<b>", *["film"] * 99], [])
+    title = "<title>yes: a &lt;b&gt; film film"
+    assert title in found.to_html().split("<body")[0]
+    assert title in found.to_svg()
+    assert len(found.title) <= 66

@@ -14,7 +14,7 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
-from sopa_plugin.interpret.markup import text_width
+from sopa_plugin.interpret.markup import style, text_width
 from sopa_plugin.interpret.report import Faithfulness, ModelReport
 
 HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "'", "{{7*7}}", "\x00", "\ud800"]
@@ -147,6 +147,32 @@ def test_notebooks_show_a_fragment_that_brings_its_style(
     root = ElementTree.fromstring(make_explainer().document(["good"])._repr_html_())
     assert (root.tag, root[0].tag) == ("div", "style")
     check_static(root)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        ".jp-RenderedHTMLCommon tbody tr:nth-child(odd)",  # JupyterLab
+        ":not(.jp-RenderedMarkdown).jp-RenderedHTMLCommon tr",
+        "div.rendered_html tbody tr:nth-child(odd)",  # nbsphinx
+        "div.rendered_html table",
+    ],
+)
+def test_the_style_of_a_notebook_does_not_colour_our_tables(theirs: str) -> None:
+    """Rows striped for another colour scheme than the text would be unreadable."""
+
+    def weight(selector: str) -> tuple[int, int]:
+        """Its specificity: classes and their like, elements."""
+        classes = len(re.findall(r"[.\[]|:(?!not)", selector))
+        return classes, len(re.findall(r"(?:^|\s)[a-z]", selector))
+
+    element = "table" if theirs.endswith("table") else "tr"
+    ours = next(rule for rule in style(page=True).split("}") if f".sopa {element}{{" in rule
+                or f".sopa {element}," in rule)  # fmt: skip
+    selectors, _, declared = ours.partition("{")
+    assert "background:none" in declared
+    assert "color:var(--ink)" in declared
+    assert all(weight(each.strip()) > weight(theirs) for each in selectors.split(","))
 
 
 def test_several_documents_are_one_page_but_no_picture(

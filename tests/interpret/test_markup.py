@@ -51,15 +51,18 @@ def test_widths() -> None:
 
 
 def test_words_are_wrapped_where_they_would_not_fit() -> None:
-    assert wrap([3, 4, 9, 1, 1], [1, 1, 1, 0, 1], 8) == [{0: 0, 1: 4}, {2: 0}, {3: 0, 4: 2}]
-    assert wrap([], [], 8) == [{}]
+    words = {5: (1, 3), 6: (1, 4), 7: (1, 9), 8: (0, 1), 9: (1, 1)}
+    assert wrap(words, 8) == [{5: 0, 6: 4}, {7: 0}, {8: 0, 9: 2}]
+    assert wrap({}, 8) == [{}]
 
 
 def test_numbers() -> None:
     assert number(0.12345) == "0.123"
     assert number(-2.0) == "−2"
     assert number(-math.inf) == number(math.nan) == "–"
+    assert number(-0.0) == "0"
     assert signed(-0.5) == "−0.50"
+    assert [signed(value) for value in (0.004, -0.004, -0.0)] == ["0.00"] * 3
     assert percent(0.0371) == "3.7 %"
     assert percent(0.371) == "37 %"
     assert [mark(value) for value in (2, -2, 0)] == ["▲", "▼", "·"]
