@@ -12,6 +12,7 @@ from torch import nn
 from sopa_plugin.encoders.cnn import CnnEncoder
 from sopa_plugin.encoders.sopa import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import Activation
+from sopa_plugin.wfsa import Layout
 
 
 def from_convolutions(
@@ -50,15 +51,19 @@ def from_convolutions(
         encoder.document_vector.no_match.zero_()
         start = 0
         for convolution in convolutions:
-            for i in range(convolution.kernel_size[0]):
-                arc = encoder.layout.main_path[i]
-                begin = arc.origin + start
-                columns = slice(begin, begin + convolution.out_channels)
-                encoder.arcs.weight[columns] = convolution.weight[:, :, i]
-                if i == 0 and convolution.bias is not None:
-                    encoder.arcs.bias[columns] = convolution.bias
+            rows = _arc_rows(encoder.layout, start, convolution.out_channels)
+            for i, row in enumerate(rows):
+                encoder.arcs.weight[row] = convolution.weight[:, :, i]
+            if convolution.bias is not None:
+                encoder.arcs.bias[rows[0]] = convolution.bias
             start += convolution.out_channels
     return encoder
+
+
+def _arc_rows(layout: Layout, first: int, count: int) -> list[slice]:
+    """Where the weights of each main-path arc are, of `count` patterns of one length."""
+    arcs = layout.main_path[: layout.lengths[first] - 1]
+    return [slice(arc.origin + first, arc.origin + first + count) for arc in arcs]
 
 
 def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
@@ -87,20 +92,15 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
         )
     # What scores are multiplied by, above 0, passes through the maximum.
     scale = encoder.document_vector.scale
-    weight, bias = encoder.arcs.weight * scale, encoder.arcs.bias * options.bias_scale * scale
+    weight = encoder.arcs.weight.detach() * scale
+    bias = encoder.arcs.bias.detach() * options.bias_scale * scale
     convolutions = []
     for length, group in groupby(range(layout.num_patterns), key=layout.lengths.__getitem__):
-        patterns = list(group)
-        convolution = nn.Conv1d(encoder.input_dim, len(patterns), length - 1)
-        convolution = convolution.to(encoder.arcs.weight)
-        assert convolution.bias is not None
-        with torch.no_grad():
-            convolution.bias.zero_()
-            for i, arc in enumerate(layout.main_path[: length - 1]):
-                begin = arc.origin + patterns[0]
-                columns = slice(begin, begin + len(patterns))
-                convolution.weight[:, :, i] = weight[columns]
-                convolution.bias += bias[columns]
+        first, *others = group
+        rows = _arc_rows(layout, first, 1 + len(others))
+        convolution = nn.Conv1d(encoder.input_dim, 1 + len(others), length - 1).to(weight)
+        convolution.weight = nn.Parameter(torch.stack([weight[row] for row in rows], dim=2))
+        convolution.bias = nn.Parameter(torch.stack([bias[row] for row in rows]).sum(dim=0))
         convolutions.append(convolution)
     return convolutions
 

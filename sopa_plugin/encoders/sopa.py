@@ -65,7 +65,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
             the score of a pattern of three states or more (`loops_can_matter`).
         final_epsilon: whether an epsilon may be taken after the last token of a match.
         empty_matches: whether a two-state pattern may match no token at all (Eq. 7-8 literally).
-        epsilon_scale: a fixed score that every epsilon's is times'd with (multiplied by, in
+        epsilon_scale: a fixed score that every epsilon's is combined with (multiplied by, in
             max-product; added, in max-sum).
         self_loop_scale: the same for self-loops of their own.
         bias_scale: what biases are multiplied by before use (released implementation: 0.1).

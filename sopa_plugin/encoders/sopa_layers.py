@@ -71,7 +71,7 @@ class SopaOptions:
         return self.encoding == ("sigmoid" if self.algebra.logarithms else "log_sigmoid")
 
     def times_fixed(self, scores: Tensor, fixed: float | None) -> Tensor:
-        """`scores` times'd with a fixed score, if there is one."""
+        """`scores` times a fixed score, by the semiring's `times`, if there is one."""
         if fixed is None:
             return scores
         value = math.log(fixed) if self.algebra.logarithms else fixed

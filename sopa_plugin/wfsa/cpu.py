@@ -46,13 +46,7 @@ def forward(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
     Raises:
         IndexError: `index` names a row that `scores` has not, or `offsets` a token.
     """
-    best = (len(arcs.offsets) - 1, layout.num_patterns)
-    matches = BestMatches(
-        torch.empty(best),
-        torch.empty(best if keep_paths else 0, dtype=torch.int32),
-        torch.empty(best if keep_paths else 0, dtype=torch.uint8),
-        _empty_steps(layout, arcs) if keep_paths else torch.empty(0, dtype=torch.uint8),
-    )
+    matches = BestMatches.unfilled(layout, arcs, keep_paths)
     if keep_paths:
         _by_documents(max_plus.best_paths, layout, arcs, _arrays(matches))
     else:
@@ -62,10 +56,7 @@ def forward(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
 
 def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
     """The best matches that end at each token; see `dispatch.Kernel`. Raises as `forward` does."""
-    shape = (len(arcs.index), layout.num_patterns)
-    found = EndScores(
-        torch.empty(shape), torch.empty(shape, dtype=torch.uint8), _empty_steps(layout, arcs)
-    )
+    found = EndScores.unfilled(layout, arcs)
     _by_documents(max_plus.scores_by_end, layout, arcs, _arrays(found))
     return found
 
@@ -127,10 +118,6 @@ def products_backward(
 def _zeros(*shape: int) -> Tensor:
     """Zeros in float32, not filled by torch's own threads, which a forked child has lost."""
     return torch.from_numpy(np.zeros(shape, np.float32))
-
-
-def _empty_steps(layout: Layout, arcs: Arcs) -> Tensor:
-    return torch.empty((len(arcs.index), layout.num_states), dtype=torch.uint8)
 
 
 def _by_documents(function: Callable[..., bool], layout: Layout, arcs: Arcs, output: Any) -> None:

@@ -59,18 +59,16 @@ def _tables(layout: Layout, device: torch.device) -> Tables:
 
 def forward(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
     """The best matches of documents; see `dispatch.Kernel`."""
-    matches = _empty_matches(layout, arcs, keep_paths)
+    matches = BestMatches.unfilled(layout, arcs, keep_paths)
     _run(layout, arcs, matches, matches.scores, matches.final, PATHS=keep_paths, ENDS=False)
     return matches
 
 
 def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
     """The best matches that end at each token; see `dispatch.Kernel`."""
-    matches = _empty_matches(layout, arcs, keep_paths=True)
-    scores = arcs.scores.new_empty((len(arcs.index), layout.num_patterns), dtype=torch.float32)
-    final = torch.empty_like(scores, dtype=torch.uint8)
-    _run(layout, arcs, matches, scores, final, PATHS=True, ENDS=True)
-    return EndScores(scores, final, matches.steps)
+    found, matches = EndScores.unfilled(layout, arcs), BestMatches.unfilled(layout, arcs, True)
+    _run(layout, arcs, matches, found.scores, found.final, PATHS=True, ENDS=True)
+    return found._replace(steps=matches.steps)
 
 
 def backward(
@@ -123,17 +121,6 @@ def backward(
     return floats[:num_cells].view(num_rows, layout.num_scores), floats[num_cells:]
 
 
-def _empty_matches(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
-    best = (len(arcs.offsets) - 1, layout.num_patterns)
-    steps = (len(arcs.index), layout.num_states)
-    return BestMatches(
-        arcs.scores.new_empty(best, dtype=torch.float32),
-        arcs.index.new_empty(best if keep_paths else 0, dtype=torch.int32),
-        arcs.index.new_empty(best if keep_paths else 0, dtype=torch.uint8),
-        arcs.index.new_empty(steps if keep_paths else 0, dtype=torch.uint8),
-    )
-
-
 def _run(
     layout: Layout,
     arcs: Arcs,
@@ -142,19 +129,16 @@ def _run(
     end_final: Tensor,
     **wanted: bool,
 ) -> None:
-    scores, index, offsets, epsilon = arcs
-    if len(offsets) == 1:
+    batch = len(arcs.offsets) - 1
+    if not batch:
         return
-    if not len(scores):
-        scores = scores.new_zeros(1, layout.num_scores)
+    if not len(arcs.scores):
+        arcs = arcs._replace(scores=arcs.scores.new_zeros(1, layout.num_scores))
     # Triton launches on the current device, which need not be the tensors'.
-    with torch.cuda.device_of(scores):
-        triton_kernels.run[(len(offsets) - 1, triton.cdiv(layout.num_patterns, BLOCK))](
-            scores.float().contiguous(),
-            index.contiguous(),
-            offsets.contiguous(),
-            epsilon.float().contiguous(),
-            *_tables(layout, scores.device),
+    with torch.cuda.device_of(arcs.scores):
+        triton_kernels.run[(batch, triton.cdiv(layout.num_patterns, BLOCK))](
+            *arcs,
+            *_tables(layout, arcs.scores.device),
             *matches,
             end_scores,
             end_final,

@@ -64,45 +64,35 @@ def choose_kernel(semiring: str, device: torch.device, dtype: torch.dtype) -> Ke
     name = forced or device.type
     if not forced and (semiring not in MAX_SEMIRINGS or name not in CHOICES):
         return None
-    reason = _reason(name, semiring, device, dtype)
-    if reason is None:
-        return _load(name)
+    kernel = _kernel(name, semiring, device, dtype)
+    if not isinstance(kernel, str):
+        return kernel
     if forced:
-        raise UserError(f"SOPA_KERNEL={forced} cannot serve this call: {reason}; unset it")
-    _log_fallback(name, reason)
+        raise UserError(f"SOPA_KERNEL={forced} cannot serve this call: {kernel}; unset it")
+    _log_fallback(name, kernel)
     return None
 
 
-def _reason(name: str, semiring: str, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why kernel `name` cannot serve a call; None where it can."""
+def _kernel(name: str, semiring: str, device: torch.device, dtype: torch.dtype) -> Kernel | str:
+    """The kernel `name`, or the reason why it cannot serve a call."""
     if semiring not in MAX_SEMIRINGS:
         return f"the kernels serve {' and '.join(sorted(MAX_SEMIRINGS))}, not {semiring}"
     if dtype == torch.float64:
         return "the kernels compute in float32 and these scores are float64"
-    if device.type != name and not (name == "cuda" and _interpreted(device)):
+    # Triton's interpreter runs the CUDA kernel on CPU tensors.
+    interpreted = name == "cuda" and os.environ.get("TRITON_INTERPRET") == "1"
+    if device.type != name and not (interpreted and device.type == "cpu"):
         return f"these scores are on {device.type}"
-    return _load_error(name)
-
-
-def _interpreted(device: torch.device) -> bool:
-    """Whether Triton's interpreter runs the CUDA kernel on CPU tensors."""
-    return device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
+    return _load(name)
 
 
 @cache
-def _load(name: str) -> Kernel:
-    return cast(Kernel, importlib.import_module(f"sopa_plugin.wfsa.{name}"))
-
-
-@cache
-def _load_error(name: str) -> str | None:
-    """Why a kernel's module cannot be imported here; None where it can."""
+def _load(name: str) -> Kernel | str:
+    """The kernel's module, or why it cannot be imported here."""
     try:
-        importlib.import_module({"cpu": "numba", "cuda": "triton"}[name])
-        _load(name)
+        return cast(Kernel, importlib.import_module(f"sopa_plugin.wfsa.{name}"))
     except ImportError as error:
         return f"importing it failed ({error})"
-    return None
 
 
 @cache

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 SELF_LOOP = 1
@@ -176,6 +177,19 @@ class BestMatches(NamedTuple):
     steps: Tensor
     """How each state was reached at each token, uint8 `[M, S]`: `SELF_LOOP`, `EPSILON`."""
 
+    @classmethod
+    def unfilled(cls, layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
+        """Tensors of these shapes; those of paths hold nothing unless `keep_paths`."""
+        best = (arcs.offsets.shape[0] - 1, layout.num_patterns)
+        steps = (arcs.index.shape[0], layout.num_states)
+        shapes = (best, best, steps) if keep_paths else ((0,),) * 3
+        types = (torch.int32, torch.uint8, torch.uint8)
+        paths = (
+            arcs.index.new_empty(shape, dtype=dtype)
+            for shape, dtype in zip(shapes, types, strict=True)
+        )
+        return cls(arcs.scores.new_empty(best), *paths)
+
 
 class EndScores(NamedTuple):
     """What the matches that end at each token score, and how the best of them runs."""
@@ -186,3 +200,12 @@ class EndScores(NamedTuple):
     """Whether the best of them ends with an epsilon, uint8 `[M, K]`."""
     steps: Tensor
     """How each state was reached at each token, uint8 `[M, S]`: `SELF_LOOP`, `EPSILON`."""
+
+    @classmethod
+    def unfilled(cls, layout: Layout, arcs: Arcs) -> EndScores:
+        """Tensors of these shapes."""
+        ends, steps = ((arcs.index.shape[0], n) for n in (layout.num_patterns, layout.num_states))
+        new = arcs.index.new_empty
+        return cls(
+            arcs.scores.new_empty(ends), new(ends, dtype=torch.uint8), new(steps, dtype=torch.uint8)
+        )

@@ -55,14 +55,8 @@ def _fake(
     options: Sequence[bool],
     keep_paths: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    best = (offsets.shape[0] - 1, len(lengths))
-    steps = (index.shape[0], sum(lengths))
-    return (
-        scores.new_empty(best),
-        scores.new_empty(best if keep_paths else (0,), dtype=torch.int32),
-        scores.new_empty(best if keep_paths else (0,), dtype=torch.uint8),
-        scores.new_empty(steps if keep_paths else (0,), dtype=torch.uint8),
-    )
+    layout, arcs = _layout(tuple(lengths), *options), Arcs(scores, index, offsets, epsilon)
+    return BestMatches.unfilled(layout, arcs, keep_paths)
 
 
 def _compute_backward(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sopa_plugin.encoders import CnnEncoder, SopaEncoder
+from sopa_plugin.encoders import CnnEncoder
 
 
 def mask_of(*lengths: int) -> Tensor:
@@ -39,32 +39,3 @@ def test_equals_every_window_tried(length: int) -> None:
     padded = torch.cat([tokens, torch.randn(2, 3)])[None]
     document = encoder(padded, torch.arange(length + 2)[None] < length)
     torch.testing.assert_close(document[0], torch.cat(expected))
-
-
-def test_is_the_special_case_of_soft_patterns() -> None:
-    """A window of w words is a pattern of w + 1 states without self-loops and epsilons."""
-    torch.manual_seed(0)
-    cnn = CnnEncoder(input_dim=5, num_filters=3, window_sizes=(2, 4))
-    sopa = SopaEncoder(
-        input_dim=5,
-        patterns={3: 3, 5: 3},
-        semiring="max_sum",
-        encoding="identity",
-        self_loops="none",
-        epsilons=False,
-        normalization="none",
-    )
-    with torch.no_grad():
-        sopa.arcs.bias.zero_()
-        for number, convolution in enumerate(cnn.convolutions):
-            for arc in range(convolution.kernel_size[0]):
-                block = sopa.layout.main_path[arc]
-                first = block.start + 3 * number - block.first_pattern
-                sopa.arcs.weight[first : first + 3] = convolution.weight[:, :, arc]
-                if arc == 0:  # a pattern has a bias for each arc, a filter one for all
-                    sopa.arcs.bias[first : first + 3] = convolution.bias
-    tokens, mask = torch.randn(6, 9, 5), mask_of(9, 7, 4, 4, 5, 2)
-    document, patterns = cnn(tokens, mask), sopa(tokens, mask).relu()
-    torch.testing.assert_close(document[:5], patterns[:5])
-    torch.testing.assert_close(document[5, :3], patterns[5, :3])
-    assert document[5, 3:].tolist() == [0, 0, 0]  # two words cannot match a window of four

@@ -154,14 +154,6 @@ def test_documents_shorter_than_a_pattern_do_not_match() -> None:
         assert not gradient.any()
 
 
-def test_an_empty_batch() -> None:
-    case = make_case(Layout((3,)), [], rows=2, seed=0)
-    scores, ends, final, steps = cpu.forward(*case, keep_paths=True)
-    assert scores.shape == ends.shape == final.shape == (0, 1)
-    assert steps.shape == (0, 3)
-    assert [tuple(each.shape) for each in cpu.end_scores(*case)] == [(0, 1), (0, 1), (0, 3)]
-
-
 def test_inputs_need_not_be_contiguous() -> None:
     case = make_case(Layout((2, 4)), [5, 6], rows=4, seed=0)
     scores, *rows = case.arcs

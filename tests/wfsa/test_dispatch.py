@@ -130,13 +130,3 @@ def test_without_numba_the_reference_serves_unless_the_kernel_is_forced() -> Non
     assert numbers == "1.0 1.0"
     assert error.startswith("SOPA_KERNEL=cpu cannot serve this call: importing it failed")
     assert process.stderr.count("WARNING The cpu kernel is not used (slower)") == 1
-
-
-def test_importing_the_patterns_imports_no_kernel() -> None:
-    """Numba and Triton take a second to import: only who computes with them waits for it."""
-    script = """
-    import sys
-    import sopa_plugin.wfsa
-    print([name for name in ("numba", "triton", "datasets", "jsonnet") if name in sys.modules])
-    """
-    assert run(script).stdout.strip() == "[]"

@@ -162,7 +162,12 @@ def test_batches_without_tokens(semiring: str, documents: int) -> None:
         assert torch.equal(found[:, 0], empty)
         found[:, 0].sum().backward()
         assert epsilon.grad[0] == (documents if options else 0)
-        assert end_scores(layout, semiring, arcs).scores.shape == (0, 2)
+        by_end = end_scores(layout, semiring, arcs)
+        assert by_end.scores.shape == (0, 2)
+        if Semiring.named(semiring).selects:
+            best = best_matches(layout, semiring, arcs)
+            assert best.ends.tolist() == [[0 if options else -1, -1]] * documents
+            assert best.steps.shape == by_end.steps.shape == (0, 5)
 
 
 def test_gradients_reach_every_arc_of_the_best_path_and_no_other() -> None:
