@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from sopa_plugin.data.batches import Documents, Integers, training_batches
 from sopa_plugin.errors import TrainingFailed, UserError
-from sopa_plugin.models import Model, TextClassifier
+from sopa_plugin.models import Model, NeuralModel
 from sopa_plugin.registry import Lazy, PositiveFloat, PositiveInt
 from sopa_plugin.training.checkpoints import TrainingState
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
@@ -36,6 +36,8 @@ from sopa_plugin.training.trainer import OnEpoch, Trainer
 if TYPE_CHECKING:
     from accelerate import Accelerator
     from datasets import DatasetDict
+
+    from sopa_plugin.models import TextClassifier
 
 Tracker = Literal[
     "aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"
@@ -73,7 +75,7 @@ class AccelerateTrainer(Trainer):
         trackers: where else to log: `tensorboard`, `wandb`, ... (Accelerate's trackers).
     """
 
-    trains: ClassVar[type[Model]] = TextClassifier
+    trains: ClassVar[type[Model]] = NeuralModel
     accelerator: Accelerator
 
     def __init__(
@@ -118,16 +120,16 @@ class AccelerateTrainer(Trainer):
         from accelerate.state import AcceleratorState
         from accelerate.utils import GradientAccumulationPlugin
 
-        assert isinstance(model, TextClassifier)
+        classifier = cast("TextClassifier", model)
         if self.embedder_lr is not None and not any(
-            each.requires_grad for each in model.embedder.parameters()
+            each.requires_grad for each in classifier.embedder.parameters()
         ):
             raise UserError(
                 "trainer.embedder_lr: the embedder is frozen and has no learning rate; leave it "
                 "out, or train the embedder (model.embedder.trainable: true)"
             )
         try:  # what refuses its arguments, before a run is begun or another replaced
-            optimizer = self._make_optimizer(model)
+            optimizer = self._make_optimizer(classifier)
         except RuntimeError as error:  # of options that rule one another out
             raise UserError(f"trainer.optimizer: {error}") from error
         Schedule(self.learning_rate_scheduler, optimizer, self.num_epochs, larger_is_better=True)
@@ -161,8 +163,7 @@ class AccelerateTrainer(Trainer):
         """Trains `model` and leaves the best epoch's weights in it (see `Trainer.train`)."""
         from accelerate.utils import set_seed
 
-        assert isinstance(model, TextClassifier)
-        state = self._begin(model, data, run, seed)
+        state = self._begin(cast("TextClassifier", model), data, run, seed)
         set_seed(seed, device_specific=True)
         if run.before is not None:
             state.recover()
@@ -191,8 +192,8 @@ class AccelerateTrainer(Trainer):
 
     def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities `[texts, labels]`, the work shared out among the processes."""
-        assert isinstance(model, TextClassifier)
-        return self._log_probabilities(model, model.encode_texts(texts))
+        classifier = cast("TextClassifier", model)
+        return self._log_probabilities(classifier, classifier.encode_texts(texts))
 
     def _begin(
         self, model: TextClassifier, data: DatasetDict, run: RunFolder, seed: int

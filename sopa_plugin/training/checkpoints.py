@@ -25,7 +25,6 @@ from torch import nn
 from sopa_plugin.data.batches import Documents
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import written_aside
-from sopa_plugin.models import TextClassifier
 from sopa_plugin.training.metrics import Metrics, MetricTracker
 from sopa_plugin.training.processes import by_first
 from sopa_plugin.training.run_folder import RunFolder
@@ -34,6 +33,8 @@ from sopa_plugin.training.schedules import Schedule
 if TYPE_CHECKING:
     from accelerate import Accelerator
     from accelerate.optimizer import AcceleratedOptimizer
+
+    from sopa_plugin.models import TextClassifier
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)\.pt")
 _DIGEST = b"\nSHA-256: "

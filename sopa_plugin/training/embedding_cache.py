@@ -13,10 +13,11 @@ import torch
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from sopa_plugin.data.batches import Documents
-from sopa_plugin.models import TextClassifier
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+    from sopa_plugin.models import TextClassifier
 
 
 def can_cache(model: TextClassifier) -> bool:

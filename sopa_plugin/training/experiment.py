@@ -27,7 +27,7 @@ from sopa_plugin.registry import (
 )
 from sopa_plugin.training.card import model_card
 from sopa_plugin.training.metrics import Metrics, split_metrics
-from sopa_plugin.training.processes import by_all, processes
+from sopa_plugin.training.processes import by_all, lost_another
 from sopa_plugin.training.run_folder import RunFolder
 from sopa_plugin.training.trainer import OnEpoch, Trainer
 
@@ -172,10 +172,12 @@ def run_experiment(
         experiment: Experiment = build(Experiment, filled)
         try:
             return experiment.run(run, on_epoch)
-        except RuntimeError as error:  # of gloo or NCCL
-            if processes().num_processes > 1 and "clos" in str(error).lower():
-                raise UserError("another of the processes has ended; see its error") from error
-            raise
+        except RuntimeError as error:
+            if not lost_another(error):
+                raise
+            ended = UserError("another of the processes has ended; see its error")
+            ended.shared = True
+            raise ended from error
 
 
 def config_changes(before: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:

@@ -53,6 +53,15 @@ def by_all(action: Callable[[], T]) -> T:
     raise error
 
 
+def lost_another(error: RuntimeError) -> bool:
+    """Whether an error is but that another process has ended, as gloo and NCCL say it."""
+    from torch.distributed import DistError
+
+    return processes().num_processes > 1 and (
+        isinstance(error, DistError) or "by peer" in str(error)
+    )
+
+
 def _outcome(action: Callable[[], T]) -> tuple[T | None, Any]:
     try:
         return action(), None

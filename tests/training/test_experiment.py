@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.errors import UserError
+from sopa_plugin.encoders import Seq2VecEncoder
+from sopa_plugin.encoders.dan import DanEncoder
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import TextClassifier, load_model
 from sopa_plugin.registry import ConfigError, build, check
-from sopa_plugin.training import Experiment, evaluate_run, run_experiment
+from sopa_plugin.training import AccelerateTrainer, Experiment, evaluate_run, run_experiment
 from sopa_plugin.training.run_folder import RunFolder
 
 Config = Callable[..., dict[str, Any]]
@@ -337,6 +340,51 @@ def test_an_experiment_of_a_config_without_defaults(config: Config, tmp_path: Pa
     params["model"].pop("type", None)
     metrics = build(Experiment, params).run(RunFolder(tmp_path / "run", params))
     assert metrics["training_epochs"] == 1
+
+
+def test_gradients_are_unscaled_once(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clipped = {"trainer__grad_norm": 0.05, "trainer__grad_clipping": 0.01}
+    plain = run_experiment(config(**clipped), tmp_path / "plain")
+    set_up = AccelerateTrainer.set_up
+
+    def with_scaler(trainer: AccelerateTrainer, *args: Any) -> None:
+        """As for fp16, which Accelerate has on a GPU alone."""
+        set_up(trainer, *args)
+        trainer.accelerator.native_amp = True
+        trainer.accelerator.state._mixed_precision = "fp16"
+        trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
+        monkeypatch.setattr(trainer.accelerator, "autocast", nullcontext)
+
+    monkeypatch.setattr(AccelerateTrainer, "set_up", with_scaler)
+    scaled = run_experiment(config(**clipped), tmp_path / "scaled")
+    assert scaled["validation_loss"] == pytest.approx(plain["validation_loss"], rel=1e-2)
+
+
+def test_a_class_that_a_subset_lost_is_named(config: Config, tmp_path: Path) -> None:
+    table = "text,label\n" + "good,fine\nbad,poor\n" * 30 + "odd,rare\n"
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.csv").write_text(table)
+    data = {"type": "text", "path": str(tmp_path), "max_train_examples": 10}
+    with pytest.raises(TrainingFailed, match=r"class 'rare', of which the training set has none"):
+        run_experiment(config(dataset=data), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@Seq2VecEncoder.register("for_test_constant")
+class Constant(DanEncoder):
+    """A deep averaging network with a number that is not learned."""
+
+    def __init__(self, input_dim: int) -> None:
+        super().__init__(input_dim)
+        self.factor = torch.nn.Parameter(torch.tensor(2.0), requires_grad=False)
+
+
+def test_a_frozen_number_is_a_weight_like_any_other(config: Config, tmp_path: Path) -> None:
+    constant = config(model__encoder={"type": "for_test_constant"}, trainer__num_epochs=1)
+    run_experiment(constant, tmp_path / "run")
+    assert load_model(tmp_path / "run").state_dict()["encoder.factor"] == 2
 
 
 def test_divergence_is_said(config: Config, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from sopa_plugin.training import evaluate_run, run_experiment
 
+ROOT = Path(__file__).parents[2]
 Config = Callable[..., dict[str, Any]]
 SIZES = {"train": 22, "dev": 7, "test": 5}
 WORDS = ["good", "bad", "film", "very", "a", "not", "story", "the"]
@@ -43,22 +44,27 @@ def twenty_two(config: Config, tmp_path: Path) -> dict[str, Any]:
     )
 
 
-def test_two_processes(twenty_two: dict[str, Any], tmp_path: Path) -> None:
-    launcher = [sys.executable, "-m", "accelerate.commands.launch"]
-    program = Path(__file__).parent / "two_processes.py"
-    done = subprocess.run(
-        [*launcher, "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in two processes."""
+    return subprocess.run(
+        [sys.executable, "-m", "accelerate.commands.launch",
+         "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
          "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
-         str(program), json.dumps(twenty_two), str(tmp_path)],
+         *arguments],
         capture_output=True,
         text=True,
         env={
             **os.environ,
             "ACCELERATE_USE_CPU": "1",
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": str(ROOT),
         },
     )  # fmt: skip
+
+
+def test_two_processes(twenty_two: dict[str, Any], tmp_path: Path) -> None:
+    program = Path(__file__).parent / "two_processes.py"
+    done = launch(str(program), json.dumps(twenty_two), str(tmp_path))
     assert done.returncode == 0, done.stderr
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
     assert first["num_processes"] == second["num_processes"] == 2
@@ -102,3 +108,35 @@ def test_two_processes(twenty_two: dict[str, Any], tmp_path: Path) -> None:
     recovered = first["recovered"]
     for name, value in metrics.items():
         assert recovered[name] == value, name
+
+
+FAILING = """
+import os
+from sopa_plugin.encoders import Seq2VecEncoder
+from sopa_plugin.encoders.dan import DanEncoder
+from sopa_plugin.errors import UserError
+
+@Seq2VecEncoder.register("for_test_failing")
+class Failing(DanEncoder):
+    calls = 0
+
+    def forward(self, *args):
+        Failing.calls += 1
+        if Failing.calls == 7 and os.environ["RANK"] == "1":
+            raise UserError("the encoder had enough")
+        return super().forward(*args)
+"""
+
+
+def test_the_error_of_one_process_is_said(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "failing.py").write_text(FAILING)
+    settings = config(model__encoder={"type": "for_test_failing"})
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    done = launch("-m", "sopa_plugin.train", "config.json", "--include-package", "failing")
+    assert done.returncode != 0
+    assert "error in process 1: the encoder had enough" in done.stderr
+    # the launcher's is the only traceback
+    assert done.stderr.count("Traceback") == done.stderr.count("in launch_command") <= 1

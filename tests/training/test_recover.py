@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import platform
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.training import run_experiment
+from sopa_plugin.training.checkpoints import Checkpoints
 
 Config = Callable[..., dict[str, Any]]
 KILLED = -signal.SIGKILL
@@ -158,6 +162,127 @@ def test_what_cannot_be_recovered_is_refused(
     run_experiment(mine, run, recover=True)
     run_experiment(mine, tmp_path / "whole")
     assert_same_run(run, tmp_path / "whole")
+
+
+def test_a_default_that_is_new_is_no_other_config(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run_experiment(config(), run)
+    (run / "metrics.json").unlink()
+    saved = json.loads((run / "experiment.json").read_text())
+    del saved["trainer"]["cache_embedder"]  # as if the version that trained had not known it
+    (run / "experiment.json").write_text(json.dumps(saved))
+    for changes, path in (
+        ({"trainer__cache_embedder": False}, r"trainer\.cache_embedder"),
+        ({"model__encoder__patterns": {"3": 4, "2": 4, "4": 1}}, r"model\.encoder\.patterns\.4"),
+    ):
+        with pytest.raises(UserError, match=f"it differs at {path}"):
+            run_experiment(config(**changes), run, recover=True)
+    assert run_experiment(config(), run, recover=True)["training_epochs"] == 4
+
+
+def stop(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def stopped(config: dict[str, Any], folder: Path) -> None:
+    """A run that is stopped after its first epoch."""
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(config, folder, on_epoch=stop)
+
+
+def test_no_damaged_checkpoint_is_gone_on_from(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stopped(config(), run)
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    whole = checkpoint.read_bytes()
+    random = np.random.default_rng(0)
+    places = {*random.integers(len(whole), size=40).tolist(), 0, len(whole) - 80, len(whole) - 1}
+    load = Checkpoints(run / "checkpoints").load
+    for place in places:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << int(random.integers(8))
+        checkpoint.write_bytes(flipped)
+        if place >= len(whole) - 75 and b"\nSHA-256: " not in flipped:
+            assert load(checkpoint.name)  # what tells it from those of version 0.1 is damaged alone
+            continue
+        with pytest.raises(UserError, match=f"{checkpoint.name}: damaged"):
+            load(checkpoint.name)
+    with pytest.raises(UserError, match=rf"{checkpoint.name}: damaged .*delete it to recover"):
+        run_experiment(config(), run, recover=True)
+    for name in (f"../checkpoints/{checkpoint.name}", str(checkpoint), "..", "other.pt"):
+        with pytest.raises(UserError, match="is no name of a checkpoint"):
+            load(name)
+    checkpoint.unlink()
+    with pytest.raises(UserError, match=r"cannot be read \(No such file"):
+        load(checkpoint.name)
+    checkpoint.mkdir()
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory"):
+        load(checkpoint.name)
+
+
+class Planted:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, ("planted",)
+
+
+def test_a_checkpoint_is_data_and_no_code(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    stopped(config(), run)
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    state = Checkpoints(run / "checkpoints").load(checkpoint.name)
+    for changes, message in (
+        ({"random": Planted()}, "damaged"),
+        ({"progress": {**state["progress"], "best_checkpoint": "../../elsewhere.pt"}}, "no name"),
+    ):
+        Checkpoints(run / "checkpoints").save(checkpoint.name, {**state, **changes}, None)
+        with pytest.raises(UserError, match=message):
+            run_experiment(config(), run, recover=True)
+    assert not (tmp_path / "planted").exists()
+
+
+def test_checkpoints_of_version_0_1_are_gone_on_from(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stopped(config(), run)
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: content.rindex(b"\nSHA-256: ")])  # they had no digest
+    run_experiment(config(), run, recover=True)
+    run_experiment(config(), tmp_path / "whole")
+    assert_same_run(run, tmp_path / "whole")
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_folder_that_goes_while_a_run_is_in_it_is_said(
+    config: Config, tmp_path: Path, how: str
+) -> None:
+    def remove(_: Any) -> None:
+        shutil.rmtree(tmp_path / "run")
+        if how == "replaced":
+            run_experiment(config(trainer__num_epochs=1), tmp_path / "run")
+
+    with pytest.raises(UserError, match="deleted or replaced while this run was training"):
+        run_experiment(config(), tmp_path / "run", on_epoch=remove)
+    if how == "replaced":
+        assert len((tmp_path / "run" / "epochs.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["force", "recover"])
+def test_a_run_that_is_training_is_left_alone(config: Config, tmp_path: Path, option: str) -> None:
+    told = []
+
+    def second(_: Any) -> None:
+        with pytest.raises(UserError) as raised:
+            run_experiment(config(), tmp_path / "run", **{option: True})
+        told.append(str(raised.value))
+
+    metrics = run_experiment(config(), tmp_path / "run", on_epoch=second)
+    assert len(told) == metrics["training_epochs"] == 4
+    assert f"process {os.getpid()} on {platform.node()} (since " in told[0]
+    # and afterwards it may be replaced
+    assert run_experiment(config(trainer__num_epochs=1), tmp_path / "run", force=True)
 
 
 def test_recovering_nothing_begins_anew(config: Config, tmp_path: Path) -> None:
