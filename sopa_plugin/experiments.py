@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.cli import add_include_package, add_override, run_command
-from sopa_plugin.comparisons import Description, Runner, write_report
-from sopa_plugin.comparisons.workers import default_workers
-from sopa_plugin.errors import UserError
-from sopa_plugin.extras import require
-from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
+from sopa_plugin.cli import (
+    add_include_package,
+    add_override,
+    build_from_file,
+    make_parser,
+    run_command,
+    whole_number,
+)
+from sopa_plugin.errors import require
 
 BUDGET = "SOPA_BUDGET"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments and runs what is missing."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sopa_plugin.experiments",
-        description="Compare models on data sets: tune, train, and write tables and curves. What "
-        "is done already is not done again; an interrupted experiment goes on.",
+    parser = make_parser(
+        "experiments",
+        "Compare models on data sets: tune, train, and write tables and curves. What is done "
+        "already is not done again; an interrupted experiment goes on.",
     )
     parser.add_argument("description", help="a Jsonnet or JSON file")
     parser.add_argument(
@@ -40,8 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=int,
-        default=default_workers(),
+        type=whole_number(0),
         metavar="N",
         help="processes that train at the same time, each with one thread; by default one a GPU "
         "or, without any, one a core; 0 trains in this process",
@@ -54,11 +55,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser, "tuning.num_trials=4")
     add_include_package(parser)
     args = parser.parse_args(argv)
-    if args.workers < 0:
-        raise UserError(f"--workers: expected at least 0, found {args.workers}")
     if args.budget is not None:
         os.environ[BUDGET] = args.budget
-    description = read_description(args.description, args.override, args.include_package)
+    from sopa_plugin.comparisons import Description, Runner, write_report
+    from sopa_plugin.comparisons.workers import default_workers
+
+    packages = args.include_package
+    description = build_from_file(Description, args.description, args.override, packages)
     if args.validate:
         print(f"{args.description}: no problems found")
         return
@@ -66,22 +69,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         require("matplotlib.figure", "the curves of several sizes")  # not only when a cell is done
     folder = Path(args.serialization_dir)
     report = folder / Path(args.description).stem
-    runner = Runner(description, folder, args.include_package)
+    runner = Runner(description, folder, packages)
     write_report(description, runner.states, report)
     if not args.report:
-        for _ in runner.run(args.workers):
+        for _ in runner.run(default_workers() if args.workers is None else args.workers):
             write_report(description, runner.states, report)
     print((report / "table.md").read_text(encoding="utf-8"))
-
-
-def read_description(path: str, overrides: Sequence[str], packages: Sequence[str]) -> Description:
-    """The experiment of a file; raises `ConfigError` naming the file, with every problem in it."""
-    import_plugins(packages)
-    config = load_config(path, overrides, Description)
-    try:
-        return build(Description, config)  # type: ignore[no-any-return]
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=path) from error
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ from sopa_plugin.comparisons.single_run import Result, remove_run, run_once
 from sopa_plugin.comparisons.space import put, space_problems, suggest, trial_seed
 from sopa_plugin.comparisons.study import LOCK, open_study
 from sopa_plugin.comparisons.workers import worker_pool
-from sopa_plugin.errors import TrainingFailed, UserError
-from sopa_plugin.extras import require
+from sopa_plugin.errors import TrainingFailed, UserError, require
 from sopa_plugin.registry import ConfigError, build, check
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.metrics import Metrics, ValidationMetric

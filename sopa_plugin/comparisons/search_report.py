@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sopa_plugin.extras import require
+from sopa_plugin.errors import require
 from sopa_plugin.files import write_file
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from sopa_plugin.comparisons.locks import locked
-from sopa_plugin.errors import UserError
-from sopa_plugin.extras import require
+from sopa_plugin.errors import UserError, require
 from sopa_plugin.files import write_file
 
 if TYPE_CHECKING:

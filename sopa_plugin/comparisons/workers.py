@@ -94,7 +94,7 @@ def _start(packages: list[str], devices: SimpleQueue[str]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
-    from sopa_plugin.cli import log_experiments_alone, set_up_logging
+    from sopa_plugin.errors import log_experiments_alone, set_up_logging
     from sopa_plugin.registry import import_plugins
 
     torch.set_num_threads(1)

@@ -21,8 +21,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.embedders.token_embedder import TokenEmbedder
-from sopa_plugin.errors import UserError
-from sopa_plugin.hub import HUB_HELP
+from sopa_plugin.errors import HUB_HELP, UserError
 from sopa_plugin.registry import LocalPath
 
 

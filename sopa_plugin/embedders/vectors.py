@@ -17,8 +17,7 @@ from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from sopa_plugin.errors import UserError
-from sopa_plugin.hub import HUB_HELP
+from sopa_plugin.errors import HUB_HELP, UserError
 
 HUB = "hf://"
 _DAMAGE = (EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)

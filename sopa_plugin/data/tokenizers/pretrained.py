@@ -8,8 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from sopa_plugin.data.tokenizers.tokenizer import Tokenizer
-from sopa_plugin.errors import UserError
-from sopa_plugin.hub import HUB_HELP
+from sopa_plugin.errors import HUB_HELP, UserError
 from sopa_plugin.registry import LocalPath
 
 
