@@ -175,9 +175,7 @@ def run_experiment(
         except RuntimeError as error:
             if not lost_another(error):
                 raise
-            ended = UserError("another of the processes has ended; see its error")
-            ended.shared = True
-            raise ended from error
+            raise UserError("another of the processes has ended; see its error") from error
 
 
 def config_changes(before: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
