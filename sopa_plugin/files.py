@@ -88,14 +88,14 @@ def write_digests(folder: Path, files: Iterable[Path]) -> None:
 
 
 def check_digests(folder: Path) -> None:
-    """Reads every file that `write_digests` noted.
+    """Reads every file that `write_digests` noted; one that is gone is missed by who needs it.
 
     Raises:
         UserError: one holds something else now, or cannot be read.
     """
     for name, digest in _digests(folder).items():
         file = folder / Path(name).name  # never outside the folder
-        if _digest(file) != digest:
+        if file.exists() and _digest(file) != digest:
             raise UserError(
                 f"{file}: changed since training: damaged, or edited? Train again or take another "
                 "copy; if it was meant, give --accept-changed"
@@ -117,9 +117,7 @@ def _digest(file: Path) -> str:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     except OSError as error:
-        raise UserError(
-            f"{file}: cannot be read ({error.strerror}), and was there after training"
-        ) from error
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from error
 
 
 def check_sizes(config: Any, shapes: Iterable[Iterable[int]], where: str) -> None:

@@ -137,9 +137,15 @@ def check_weights(config: Any, folder: Path, where: str) -> None:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer that was saved in a model's folder; raises `UserError` for a damaged one."""
+    read_json(folder / "tokenizer_config.json", "what a tokenizer was saved with")
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # whatever a damaged file makes the library raise
         raise UserError(
-            f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {error})"
+            f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {_line(error)})"
         ) from error
+
+
+def _line(error: Exception) -> str:
+    """The first line of a message of a library."""
+    return str(error).strip().partition("\n")[0]
