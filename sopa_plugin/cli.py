@@ -25,7 +25,7 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     try:
         set_up_logging()
         main()
-        if sys.stdout is not None:  # closed
+        if sys.stdout is not None:  # closed by the caller
             sys.stdout.flush()
         _leave_process_group()
     except ConfigError as error:
@@ -88,6 +88,15 @@ def add_include_package(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PACKAGE",
         help="import a package whose parts the config uses; may be given several times",
+    )
+
+
+def add_accept_changed(parser: argparse.ArgumentParser) -> None:
+    """`--accept-changed`, which commands that load a trained model have."""
+    parser.add_argument(
+        "--accept-changed",
+        action="store_true",
+        help="use a model whose files were changed after training",
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from sopa_plugin.cli import (
+    add_accept_changed,
     add_device,
     add_include_package,
     choose_device,
@@ -29,11 +30,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     add_device(parser)
     add_include_package(parser)
+    add_accept_changed(parser)
     args = parser.parse_args(argv)
     from sopa_plugin.training import evaluate_run
 
     import_plugins(args.include_package)
-    for metrics in evaluate_run(args.run, args.data, choose_device(args.device)):
+    for metrics in evaluate_run(
+        args.run, args.data, choose_device(args.device), args.accept_changed
+    ):
         print(json.dumps(metrics), flush=True)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
+    add_accept_changed,
     add_device,
     add_include_package,
     check_output,
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     from sopa_plugin.interpret.runs import RunReader
 
     import_plugins(args.include_package)
-    reader = RunReader(args.run, args.replacement or "no_match", choose_device(args.device))
+    device = choose_device(args.device)
+    reader = RunReader(args.run, args.replacement or "no_match", device, args.accept_changed)
     explanation: Explanation = args.explain(reader, args)
     _write(explanation, form, args.output)
 
@@ -186,6 +188,7 @@ def _finish(
     parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
     add_device(parser)
     add_include_package(parser)
+    add_accept_changed(parser)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -241,6 +244,8 @@ def _lines(path: str) -> Iterator[str]:
     from sopa_plugin.data.stream import decode_line, read_lines
 
     name = "input" if path == "-" else path
+    if path == "-" and sys.stdin is None:
+        raise UserError("the standard input is closed; name a file with -i")
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as source:
             for number, line in enumerate(chain.from_iterable(read_lines(source)), start=1):

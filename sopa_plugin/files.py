@@ -1,17 +1,21 @@
-"""Files that are read and written whole: JSON read with one error, anything written aside first."""
+"""Files that are read and written whole, and noticed when they changed since."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sopa_plugin.errors import UserError
 
+DIGESTS = "digests.json"
+"""In a saved model's folder: a digest (BLAKE2b, 128 bits) of each file that decides an answer."""
+_ANY_SIZE = 10_000  # an object of so many parts is built at once
 _ASIDE = re.compile(r"\..+\.new-\d+")
 
 
@@ -66,3 +70,83 @@ def read_json(path: Path, expected: str) -> Any:
     except (OSError, ValueError, RecursionError) as error:  # the last of nesting without end
         reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise UserError(f"{path}: cannot be read ({reason}); expected {expected}") from error
+
+
+def check_folder(folder: Path, expected: str) -> None:
+    """Raises `UserError` where there is no such folder; `expected` says which is wanted."""
+    if folder.is_dir():
+        return
+    here = "" if folder.is_absolute() else f" (the current folder is {Path.cwd()})"
+    what = "is a file, not a folder" if folder.exists() else f"no such folder{here}"
+    raise UserError(f"{folder}: {what}; {expected}")
+
+
+def write_digests(folder: Path, files: Iterable[Path]) -> None:
+    """Notes what `files` of a folder hold, beside those that are noted already."""
+    noted = _digests(folder) | {file.name: _digest(file) for file in files}
+    write_file(folder / DIGESTS, json.dumps(noted, indent=1) + "\n")
+
+
+def check_digests(folder: Path) -> None:
+    """Reads every file that `write_digests` noted; one that is gone is missed by who needs it.
+
+    Raises:
+        UserError: one holds something else now, or cannot be read.
+    """
+    for name, digest in _digests(folder).items():
+        file = folder / Path(name).name  # never outside the folder
+        if file.exists() and _digest(file) != digest:
+            raise UserError(
+                f"{file}: changed since training: damaged, or edited? Train again or take another "
+                "copy; if it was meant, give --accept-changed"
+            )
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    file = folder / DIGESTS
+    if not file.exists():
+        return {}
+    found = read_json(file, "the digests of a model's files")
+    if not isinstance(found, dict):
+        raise UserError(f"{file}: expected an object, the digest of each of the model's files")
+    return found
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def check_sizes(config: Any, shapes: Iterable[Iterable[int]], where: str) -> None:
+    """Compares the sizes in a saved config with its weights, before anything so large is made.
+
+    Arguments:
+        config: of the parts of a model, as JSON.
+        shapes: of the weights.
+        where: the config is, for the message.
+
+    Raises:
+        UserError: a number is larger than any dimension of the weights.
+    """
+    largest = max((size for shape in shapes for size in shape), default=0)
+
+    def check(value: Any, path: str) -> None:
+        if isinstance(value, Mapping):
+            for key, each in value.items():
+                check(int(key[:30]) if key.isdecimal() else None, f"{path}.{key}")
+                if key == "config" and isinstance(each, Mapping):  # of another library's model
+                    each = {name: size for name, size in each.items() if "layer" in name}
+                check(each, f"{path}.{key}")
+        elif isinstance(value, list):
+            for number, each in enumerate(value):
+                check(each, f"{path}.{number}")
+        elif isinstance(value, int) and value > max(largest, _ANY_SIZE):
+            raise UserError(
+                f"{path}: expected a size of the weights, of which the largest is {largest}, found "
+                f"{value}; damaged, or of another model?"
+            )
+
+    check(config, where)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.cli import (
+    add_accept_changed,
     add_device,
     add_include_package,
     check_output,
@@ -23,6 +24,7 @@ from sopa_plugin.cli import (
 )
 from sopa_plugin.data.stream import Format, read_documents
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import written_aside
 from sopa_plugin.registry import import_plugins
 
 
@@ -57,12 +59,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     add_device(parser, "the compiled model on the CPU or, without one, a GPU if there is one")
     add_include_package(parser)
+    add_accept_changed(parser)
     args = parser.parse_args(argv)
     import_plugins(args.include_package)
     with ExitStack() as files:
         source = _open_input(args.input, files)
         _check_output(args.output, source, args.force)
-        model = _load(args.run, args.device)
+        model = _load(Path(args.run), args.device, args.accept_changed)
         predict_stream(model, source, _open_output(args.output, files), args.format)
 
 
@@ -91,6 +94,8 @@ def predict_stream(
 def _predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Each of the `records` with its `label` and `probabilities` added."""
     log_probabilities = model.log_probabilities([record["text"] for record in records])
+    if not np.isfinite(log_probabilities).all():
+        raise UserError("the model gives no probabilities (nan): its weights are damaged")
     for record, row in zip(records, np.exp(log_probabilities), strict=True):
         probabilities = dict(zip(model.labels, row.tolist(), strict=True))
         label = model.labels[int(row.argmax())]
@@ -110,23 +115,27 @@ def _renamed(record: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, A
     return renamed
 
 
-def _load(run: str, device: str | None) -> Predictor:
+def _load(run: Path, device: str | None, accept_changed: bool) -> Predictor:
     """The model on its device or, unless another device than the CPU is wanted, compiled."""
     from sopa_plugin.compiled import load_compiled
 
-    compiled = load_compiled(run) if device in (None, "cpu") else None
-    if compiled is not None:
-        return compiled
+    if device in (None, "cpu"):
+        compiled = load_compiled(run, accept_changed)
+        if compiled is not None:
+            return compiled
+        accept_changed = True  # looked at already
     device = choose_device(device)
     from sopa_plugin.models import load_model  # and transformers, which takes seconds
 
-    model = load_model(run)
+    model = load_model(run, accept_changed)
     model.to_device(device)
     return model
 
 
 def _open_input(path: str | None, files: ExitStack) -> BinaryIO:
     if path is None:
+        if sys.stdin is None:
+            raise UserError("the standard input is closed; name a file with -i")
         return sys.stdin.buffer
     try:
         return files.enter_context(Path(path).open("rb"))
@@ -143,11 +152,17 @@ def _check_output(path: str | None, source: BinaryIO, force: bool) -> None:
 
 
 def _open_output(path: str | None, files: ExitStack) -> TextIO:
+    """The standard output, or a file that takes its place only once it is whole."""
     if path is None:
+        if sys.stdout is None:
+            raise UserError("the standard output is closed; name a file with -O")
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         return sys.stdout
     try:
-        return files.enter_context(Path(path).open("w", encoding="utf-8", newline="\n"))
+        file = Path(path)
+        if file.is_file() or not file.exists():  # no pipe or device, which stays what it is
+            file = files.enter_context(written_aside(file.resolve()))
+        return files.enter_context(file.open("w", encoding="utf-8", newline="\n"))
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
 

@@ -16,6 +16,8 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model
 from sopa_plugin.predict import predict_stream
 
+DEEP = b"[" * 990 + b"]" * 990  # read by a short stack, written by a longer one
+
 
 class ByLength(Model):
     """Says `long` with the probability length / (1 + length)."""
@@ -126,6 +128,10 @@ def test_a_line_is_answered_before_the_next_is_written() -> None:
         (b'{"text": "a"}\n{"text": "b", "id": "\\udc00"}\n', "json", "input line 2: .* surrogate"),
         (b'{"text": "a"}\n\n{"text": "b"}\n', "auto", 'input line 2: blank, .* {"text": ""}'),
         (b'{"text": "a"}\n' + b"[" * 100_000 + b"\n", "auto", "input line 2: not JSON"),
+        (b'{"text": "a"}\n{"text": "b", "n": ' + DEEP + b"}\n", "auto", "input line 2: n"),
+        (b'{"text": "a"}\n{"text": "b", "n": 1e400}\n', "auto", "input line 2: .*1e400"),
+        (b'{"text": "a"}\n{"text": "b", "n": -Infinity}\n', "auto", "input line 2: .*Infinity"),
+        (b'{"text": "a"}\n{"text": "b", "n": NaN}\n', "auto", "input line 2: .*NaN"),
     ],
 )
 def test_a_faulty_line_is_named_and_those_before_it_are_answered(

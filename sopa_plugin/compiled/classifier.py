@@ -13,15 +13,17 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, Words
+from sopa_plugin.data.readers.lines import check_encodable
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import check_digests, check_folder, check_sizes, write_digests
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.registry import import_plugins, imported_plugins
 from sopa_plugin.wfsa import Arcs, document_scores
@@ -151,14 +153,22 @@ class CompiledClassifier(nn.Module):
         """Log-probabilities of the classes, `[texts, labels]`, as the model itself gives them.
 
         Raises:
-            TypeError: one text instead of several.
+            TypeError: one text instead of several, or something that is no text.
+            UserError: a text has half of a surrogate pair in it.
         """
         if isinstance(texts, str):
             raise TypeError(f"texts: expected a list of texts, found one; give [{texts[:40]!r}]")
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("texts: expected a list of texts, found something else in it")
         logits = torch.empty(len(texts), len(self.labels))
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             some = slice(start, start + _TEXTS_AT_ONCE)
-            logits[some] = self(*self.words.encode(texts[some]))
+            try:
+                logits[some] = self(*self.words.encode(texts[some]))
+            except (UnicodeEncodeError, TypeError):
+                for number, text in enumerate(texts, start=1):
+                    check_encodable(text, f"text {number}")
+                raise
         return logits.double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
 
     def predict(self, texts: Sequence[str]) -> list[str]:
@@ -186,20 +196,25 @@ def save_compiled(compiled: CompiledClassifier, folder: str | Path) -> None:
     }
     encoded = torch.frombuffer(bytearray(text, encoding="utf-8"), dtype=torch.uint8)
     metadata = {_RECORD: json.dumps(record)}
-    save_file({**compiled.state_dict(), key: encoded}, Path(folder) / FILE, metadata)
+    file = Path(folder) / FILE
+    save_file({**compiled.state_dict(), key: encoded}, file, metadata)
+    write_digests(file.parent, [file])
 
 
-def load_compiled(folder: str | Path) -> CompiledClassifier | None:
+def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledClassifier | None:
     """The compiled classifier in a folder; None if it has none, or one that its model has outlived.
 
-    Plugins that it was made with are imported first.
+    Arguments:
+        folder: of the model, or where there is the compiled classifier alone.
+        accept_changed: take files that were changed after they were saved.
 
     Raises:
-        UserError: there is no such folder, or the file is damaged.
+        UserError: there is no such folder, or a file is damaged.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; expected that of a compiled classifier")
+    check_folder(folder, "give the folder of a finished run")
+    if not accept_changed:
+        check_digests(folder)
     files = (folder / name for name in (FILE, FORMER_FILE))
     file = next((each for each in files if each.is_file()), None)
     if file is None:
@@ -214,12 +229,21 @@ def load_compiled(folder: str | Path) -> CompiledClassifier | None:
         import_plugins(record["plugins"])
         words = _words(tensors, record["words"])
         settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
+        for name in ("encoder", "head"):
+            check_sizes(record[name], (each.shape for each in tensors.values()), f"{file}: {name}")
         compiled = CompiledClassifier(settings, words, len(tensors["table"]))
+        if words.num_ids + bool(compiled.boundary_width) > len(tensors["table"]):
+            raise ValueError(f"{words.num_ids} words, but {len(tensors['table'])} rows")
+        expected = {name: each.dtype for name, each in compiled.state_dict().items()}
         compiled.load_state_dict(tensors, assign=True)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        if {name: each.dtype for name, each in tensors.items()} != expected:
+            raise ValueError("numbers of another type")
+    except UserError:
+        raise
+    except Exception as error:  # whatever a damaged file makes go wrong
         raise UserError(
-            f"{file}: not a compiled classifier, or a damaged one ({error}); delete it: the model "
-            "itself predicts the same"
+            f"{file}: not a compiled classifier, or a damaged one ({type(error).__name__}: "
+            f"{error}); delete it: the model itself predicts the same"
         ) from error
     return compiled.requires_grad_(False)
 

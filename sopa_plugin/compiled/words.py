@@ -67,6 +67,7 @@ class Pieces:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = split_special_tokens
+        self.num_ids = max(self._tokenizer.get_vocab().values(), default=-1) + 1
 
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Ids of all tokens `[M]` of the documents, and where each starts in them `[B + 1]`."""
@@ -91,6 +92,9 @@ class Words:
         self, words: Sequence[str], unknown: int, lowercase: bool, max_tokens: int | None = None
     ) -> None:
         self.words = list(words)
+        self.num_ids = len(self.words)
+        if not 0 <= unknown < self.num_ids:
+            raise ValueError(f"unknown: expected one of {self.num_ids} words, found {unknown}")
         self.unknown = unknown
         self.lowercase = lowercase
         self.max_tokens = max_tokens

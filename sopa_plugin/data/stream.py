@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
@@ -90,9 +91,21 @@ def _is_object(text: str) -> bool:
 
 def _record(text: str, number: int) -> dict[str, Any]:
     record = _parse(text, number)
-    if "\\u" in text:  # only an escape can spell half of a surrogate pair
-        check_encodable(json.dumps(record, ensure_ascii=False), f"input line {number}")
+    # only an escape can spell half of a surrogate pair; what is nested is to be written again
+    if "\\u" in text or "[" in text or text.count("{") > 1:
+        try:
+            written = json.dumps(record, ensure_ascii=False)
+        except RecursionError as error:
+            raise UserError(f"input line {number}: nested too deeply") from error
+        check_encodable(written, f"input line {number}")
     return record
+
+
+def _finite(written: str) -> float:
+    number = float(written)
+    if not math.isfinite(number):
+        raise ValueError(f"{written[:40]} is no number that JSON can hold")
+    return number
 
 
 def _parse(text: str, number: int) -> dict[str, Any]:
@@ -102,7 +115,7 @@ def _parse(text: str, number: int) -> dict[str, Any]:
             "document with no token"
         )
     try:
-        record = json.loads(text)
+        record = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise UserError(
             f'input line {number}: not JSON ({error}); expected an object, {{"text": "..."}}, or '

@@ -166,7 +166,7 @@ class DocumentExplanation(Explanation):
     @property
     def about(self) -> str:
         """How faithful the marked phrases are or, where none are, what decided."""
-        if not self.tokens:
+        if not self.tokens and not self.shown:
             return "an empty document: only the model's prior decided"
         if not self.phrases:
             return f"no phrase speaks for {self.target}"
@@ -201,9 +201,7 @@ class DocumentExplanation(Explanation):
         free_from: list[int] = []
         lanes: dict[tuple[int, int, bool], int] = {}
         spans = []
-        for start, end, rank, effect in sorted(
-            found, key=lambda each: (each[0], -each[1], each[2])
-        ):
+        for start, end, rank, effect in sorted(found, key=lambda span: (span[0], -span[1])):
             extent = start, end, effect > 0
             if extent not in lanes:
                 free = [lane for lane, position in enumerate(free_from) if position <= start]
@@ -219,12 +217,13 @@ class DocumentExplanation(Explanation):
         Of a long document, what lies around spans, `…` for the rest.
         """
         words = dict(enumerate(pieces(self.tokens)))
-        near = {i for s in self.spans() for i in range(s.start - CONTEXT, s.end + CONTEXT)}
-        near = near or set(range(2 * CONTEXT))
         if len(words) <= LONG:
             return words
-        left_out = {i for i in words if i not in near and (i == 0 or i - 1 in near)}
-        return {i: words[i] if i in near else (True, "…") for i in words if i in near | left_out}
+        near = {i for s in self.spans() for i in range(s.start - CONTEXT, s.end + CONTEXT)}
+        near = near or set(range(2 * CONTEXT))
+        after = {i + 1 for i in near} | {0}  # where what is left out begins
+        kept = sorted((near | after) & words.keys())
+        return {i: words[i] if i in near else (True, "…") for i in kept}
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -250,16 +249,20 @@ class DocumentExplanation(Explanation):
             *self._underlined(color),
             "",
         ]
-        if self.shown:
-            lines.append(f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  phrase")
+        rows = []
         for rank, item in enumerate(self.shown, start=1):
             value = item.effect[self.target]
             phrase = visible(item.match.phrase) if item.match else "(no match)"
             figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
-            lines.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
-        if self.shown:
+            rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
+        if rows:
             compared = f"contributions against the same document {REPLACED[self.replacement]}"
-            lines += ["", compared]
+            lines += [
+                f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  phrase",
+                *rows,
+                "",
+                compared,
+            ]
         return "\n".join([*lines, visible(self.about)])
 
     def _underlined(self, color: bool) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import write_file
 from sopa_plugin.interpret.markup import render, style
 
 SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".htm": "html", ".svg": "svg"}
@@ -83,4 +84,4 @@ class Explanation:
         """Writes the explanation to `path`: .html, .svg, .json, anything else as text."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.render(SUFFIXES.get(path.suffix.lower(), "text")), encoding="utf-8")
+        write_file(path.resolve(), self.render(SUFFIXES.get(path.suffix.lower(), "text")))

@@ -242,7 +242,7 @@ def signed(value: float) -> str:
 
 def percent(share: float) -> str:
     """`share` in per cent, one decimal below ten."""
-    value = 100 * share
+    value = max(0.0, 100 * share)
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"
 
 

@@ -35,16 +35,21 @@ class RunReader:
         folder: of a finished run.
         replacement: what a contribution compares with.
         device: where the model is to run.
+        accept_changed: take a model whose files were changed after training.
 
     Raises:
         UserError: There is no model, or it has no patterns.
     """
 
     def __init__(
-        self, folder: str | Path, replacement: Replacement = "no_match", device: str = "cpu"
+        self,
+        folder: str | Path,
+        replacement: Replacement = "no_match",
+        device: str = "cpu",
+        accept_changed: bool = False,
     ) -> None:
         self.folder = Path(folder)
-        self.subject = ModelSubject.load(folder, device)
+        self.subject = ModelSubject.load(folder, device, accept_changed)
         self.explainer = Explainer(self.subject, replacement)
 
     def check_names(self, names: Iterable[str]) -> None:

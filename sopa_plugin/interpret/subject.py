@@ -240,15 +240,17 @@ class ModelSubject(Subject):
             )
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu") -> ModelSubject:
-        """The model in a run folder, on a device.
+    def load(
+        cls, folder: str | Path, device: str = "cpu", accept_changed: bool = False
+    ) -> ModelSubject:
+        """The model in a run folder (see `sopa_plugin.models.load_model`), on a device.
 
         Raises:
             UserError: There is none, or it has no patterns.
         """
         from sopa_plugin.models import TextClassifier, load_model
 
-        model = load_model(folder)
+        model = load_model(folder, accept_changed)
         if not isinstance(model, TextClassifier):
             raise UserError(
                 f"{folder}: a {type(model).__name__} has no patterns to read; expected a "

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
@@ -18,15 +17,17 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.models.model import (
     CONFIG_FILE,
+    FEATURES_FILE,
     RECORD,
     WEIGHTS_FILE,
     Model,
+    check_weights,
     load_tokenizer,
+    note_files,
+    read_config,
     record,
 )
 from sopa_plugin.registry.hints import arguments
-
-FEATURES_FILE = "features.json"
 
 Tensors = dict[str, NDArray]
 
@@ -98,24 +99,28 @@ class LinearModel(Model):
         for name, content in ((FEATURES_FILE, description), (CONFIG_FILE, config)):
             text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
             write_file(folder / name, text)
-        self.tokenizer.save_pretrained(folder)
+        note_files(folder, self.tokenizer.save_pretrained(folder))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The model that `save` wrote."""
-        config = read_json(folder / CONFIG_FILE, "the config of a saved model")
+        config = read_config(folder)
         description = read_json(folder / FEATURES_FILE, "the features of a saved model")
+        tokenizer = load_tokenizer(folder)
         try:
+            arguments = config["arguments"]
+            check_weights(arguments.get("embedder"), folder, "arguments.embedder")
             tensors = load_file(folder / WEIGHTS_FILE)
             build: Any = cls
-            model = build(
-                tokenizer=load_tokenizer(folder), labels=config["labels"], **config["arguments"]
-            )
+            model = build(tokenizer=tokenizer, labels=config["labels"], **arguments)
             model.coefficients = tensors.pop("coefficients")
             model.intercepts = tensors.pop("intercepts")
             model.set_feature_state(description, tensors)
-        except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
+        except UserError:
+            raise
+        except Exception as error:  # whatever of all that a damaged file makes go wrong
             raise UserError(
-                f"{folder}: the files of the model do not fit together, or are damaged ({error})"
+                f"{folder}: the files of the model do not fit together, or are damaged "
+                f"({type(error).__name__}: {error})"
             ) from error
         return model  # type: ignore[no-any-return]

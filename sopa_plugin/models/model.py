@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import read_json
+from sopa_plugin.files import (
+    check_digests,
+    check_folder,
+    check_sizes,
+    read_json,
+    write_digests,
+)
 from sopa_plugin.registry import Registrable, import_plugins, imported_plugins
 
 CONFIG_FILE = "config.json"
+FEATURES_FILE = "features.json"
 WEIGHTS_FILE = "model.safetensors"
 RECORD = "sopa_plugin"  # key of config.json that says which Model class made the folder
 
@@ -75,34 +83,69 @@ def record(kind: type[Model]) -> dict[str, Any]:
     return {"model": name, "version": __version__, "plugins": imported_plugins()}
 
 
-def load_model(folder: str | Path) -> Model:
+def load_model(folder: str | Path, accept_changed: bool = False) -> Model:
     """The model in a run folder or any other folder that a model was saved in.
 
-    Plugins that it was made with are imported first. Raises `UserError` if there is no model.
+    Arguments:
+        folder: of the model.
+        accept_changed: take files that were changed after the model was saved.
+
+    Raises `UserError` if there is no model, or a damaged one.
     """
     folder = Path(folder)
-    saved = _read_record(folder)
-    import_plugins(saved.get("plugins", []))
-    return Model.by_name(saved["model"]).load(folder)
+    config = read_config(folder)
+    if not accept_changed:
+        check_digests(folder)
+    import_plugins(config[RECORD].get("plugins", []))
+    return Model.by_name(config[RECORD]["model"]).load(folder)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What `config.json` of a model's folder holds."""
+    wanted = "give the folder of a finished run"
+    check_folder(folder, wanted)
+    file = folder / CONFIG_FILE
+    if not file.is_file():
+        raise UserError(f"{folder}: has no trained model in it ({CONFIG_FILE}); {wanted}")
+    config = read_json(file, "the config of a sopa_plugin model")
+    made = config.get(RECORD) if isinstance(config, dict) else None
+    if not isinstance(made, dict) or not isinstance(made.get("model"), str):
+        raise UserError(f"{file}: not the config of a sopa_plugin model (no '{RECORD}' in it)")
+    return config  # type: ignore[no-any-return]
+
+
+def note_files(folder: Path, tokenizer_files: Iterable[str]) -> None:
+    """Ends the saving of a model: writes the digests of all its files."""
+    files = [*map(Path, tokenizer_files), *folder.glob("*.safetensors")]
+    files += [folder / CONFIG_FILE, folder / FEATURES_FILE]
+    write_digests(folder, (file for file in files if file.is_file()))
+
+
+def check_weights(config: Any, folder: Path, where: str) -> None:
+    """Compares sizes in a saved config with the weights (`check_sizes`), of which it reads shapes.
+
+    Raises `UserError` also where the weights cannot be read.
+    """
+    file = folder / WEIGHTS_FILE
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            shapes = [opened.get_slice(name).get_shape() for name in opened.keys()]  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file}: the weights cannot be read ({error})") from error
+    check_sizes(config, shapes, f"{folder / CONFIG_FILE}: {where}")
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer that was saved in a model's folder."""
-    return AutoTokenizer.from_pretrained(folder)
+    """The tokenizer that was saved in a model's folder; raises `UserError` for a damaged one."""
+    read_json(folder / "tokenizer_config.json", "what a tokenizer was saved with")
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # whatever a damaged file makes the library raise
+        raise UserError(
+            f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {_line(error)})"
+        ) from error
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
-    file = folder / CONFIG_FILE
-    if not file.is_file():
-        if folder.is_dir():
-            what = f"has no trained model in it ({CONFIG_FILE})"
-        elif folder.exists():
-            what = "is a file, not a folder"
-        else:
-            here = "" if folder.is_absolute() else f" (the current folder is {Path.cwd()})"
-            what = f"no such folder{here}"
-        raise UserError(f"{folder}: {what}; give the folder of a finished run")
-    config = read_json(file, "the config of a sopa_plugin model")
-    if not isinstance(config, dict) or not isinstance(config.get(RECORD), dict):
-        raise UserError(f"{file}: not the config of a sopa_plugin model (no '{RECORD}' in it)")
-    return config[RECORD]  # type: ignore[no-any-return]
+def _line(error: Exception) -> str:
+    """The first line of a message of a library."""
+    return str(error).strip().partition("\n")[0]

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import (
@@ -38,7 +37,13 @@ from sopa_plugin.encoders import (
 )
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
-from sopa_plugin.models.model import Model, load_tokenizer
+from sopa_plugin.models.model import (
+    Model,
+    check_weights,
+    load_tokenizer,
+    note_files,
+    read_config,
+)
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
 from sopa_plugin.registry import import_plugins
 
@@ -263,22 +268,30 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         The folder is there already.
         """
         self.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        tokenizer_files = self.tokenizer.save_pretrained(folder)
         if self.reason_not_compiled() is None:
             save_compiled(self.to_compiled(), folder)
+        note_files(folder, tokenizer_files)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The model with its tokenizer.
 
         Raises:
-            UserError: the weights are absent, cut short, or not those of the model's config.
+            UserError: a file is absent or damaged, or the weights are not those of the config.
         """
+        config = read_config(folder)
+        for name in ("embedder", "encoder", "head"):
+            check_weights(config.get(name), folder, name)
         try:
             with _no_progress_bar():
                 model, found = cls.from_pretrained(folder, output_loading_info=True)
-        except (OSError, SafetensorError, RuntimeError) as error:  # absent, cut short, other shapes
-            raise UserError(f"{folder}: the weights cannot be read ({error})") from error
+        except UserError:
+            raise
+        except Exception as error:  # whatever a damaged file makes transformers raise
+            raise UserError(
+                f"{folder}: the model cannot be read ({type(error).__name__}: {error})"
+            ) from error
         missing, unknown = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
         if missing or unknown:
             raise UserError(

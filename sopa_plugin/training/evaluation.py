@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def evaluate_run(
-    folder: str | Path, data: Sequence[str] = (), device: str = "cpu"
+    folder: str | Path,
+    data: Sequence[str] = (),
+    device: str = "cpu",
+    accept_changed: bool = False,
 ) -> Iterator[Metrics]:
     """Metrics of a run's model: on its own dev and test sets, or on `data`.
 
@@ -29,6 +32,7 @@ def evaluate_run(
         data: files or folders in the format that the run was trained on. Of a folder its test set
             is taken, or what the reader splits off as one.
         device: where the model is to run.
+        accept_changed: take a model whose files were changed after training.
 
     Yields:
         `data`, `split`, `accuracy`, `macro_f1`, `loss`, `examples`.
@@ -36,7 +40,7 @@ def evaluate_run(
     Raises `UserError` for a label that the model does not know. Labels are matched by name.
     """
     folder = Path(folder)
-    model = load_model(folder)
+    model = load_model(folder, accept_changed)
     model.to_device(device)
     params = read_config(folder)["dataset"]
     # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer

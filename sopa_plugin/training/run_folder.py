@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import is_left_aside, read_json, remove_left_aside, write_file
+from sopa_plugin.files import (
+    DIGESTS,
+    is_left_aside,
+    read_json,
+    remove_left_aside,
+    write_digests,
+    write_file,
+)
 from sopa_plugin.models import Model
 from sopa_plugin.training.lock import HOLDER, LOCK, FolderLock
 from sopa_plugin.training.processes import by_first, processes
@@ -255,10 +262,11 @@ class RunFolder:
         with _one_error(f"{self.path}: the model"):
             model.save(saving)
         mode = (self.path / CONFIG).stat().st_mode
-        for file in sorted(saving.iterdir()):
+        for file in sorted(saving.iterdir(), key=lambda each: each.name == DIGESTS):
             file.chmod(mode)  # safetensors would keep its files to their owner
             os.replace(file, self.path / file.name)
         saving.rmdir()
+        write_digests(self.path, [self.path / CONFIG])
         shutil.rmtree(self.cache, ignore_errors=True)
         write_file(self.path / CARD, card)
         write_file(self.path / METRICS, json.dumps(metrics, indent=2) + "\n")

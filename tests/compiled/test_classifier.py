@@ -203,9 +203,11 @@ def test_a_saved_model_has_its_compiled_form_and_a_changed_one_none(
     weights = load_file(tmp_path / "model.safetensors")
     weights["encoder.arcs.bias"] += 1
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    assert load_compiled(tmp_path) is None
+    with pytest.raises(UserError, match="changed since training"):
+        load_compiled(tmp_path)
+    assert load_compiled(tmp_path, accept_changed=True) is None
     assert "another model" in caplog.text
-    load_model(tmp_path).save(tmp_path)
+    load_model(tmp_path, accept_changed=True).save(tmp_path)
     assert load_compiled(tmp_path) is not None
 
 
@@ -213,6 +215,7 @@ def test_it_needs_nothing_else(tmp_path: Path) -> None:
     """One file, and neither transformers nor the model's own code."""
     model = build()
     save_compiled(model.to_compiled(), tmp_path)
+    (tmp_path / "digests.json").unlink()
     assert [file.name for file in tmp_path.iterdir()] == ["compiled.safetensors"]
     program = (
         "import sys, json; from sopa_plugin.compiled import load_compiled; "
@@ -234,6 +237,7 @@ def test_the_former_names_still_serve(tmp_path: Path) -> None:
 
     model = build()
     model.save(tmp_path)
+    (tmp_path / "digests.json").unlink()
     (tmp_path / "compiled.safetensors").rename(tmp_path / "matcher.safetensors")
     loaded = load_matcher(tmp_path)
     assert loaded is not None
@@ -250,6 +254,15 @@ def test_one_text_is_no_list_of_texts() -> None:
         build().to_compiled().predict("a good film")
 
 
+@pytest.mark.parametrize("kind", ["words", "pieces"])
+def test_half_of_a_surrogate_pair_is_no_text(kind: str) -> None:
+    model = build()
+    if kind == "pieces":
+        model.tokenizer = tokenizers()["normalizer"]
+    with pytest.raises(UserError, match="text 2: the text has half of a surrogate pair"):
+        model.to_compiled().predict(["good", "a \ud800 film"])
+
+
 @pytest.mark.parametrize("damage", ["cut", "other", "empty"])
 def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
     file = tmp_path / "compiled.safetensors"
@@ -258,8 +271,10 @@ def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
         save_file({"x": torch.zeros(1)}, file)
     else:
         file.write_bytes(file.read_bytes()[: 1000 if damage == "cut" else 0])
-    with pytest.raises(UserError, match=r"compiled\.safetensors.*damaged"):
+    with pytest.raises(UserError, match=r"compiled\.safetensors: changed since training"):
         load_compiled(tmp_path)
+    with pytest.raises(UserError, match=r"compiled\.safetensors.*damaged"):
+        load_compiled(tmp_path, accept_changed=True)
 
 
 def test_the_table_is_that_of_the_encoder() -> None:
@@ -289,7 +304,8 @@ def test_predict_uses_it_and_says_the_same_without(
     with monkeypatch.context() as patched:
         patched.setattr("sopa_plugin.models.load_model", None)
         by_table = answers("compiled")
-    (folder / "compiled.safetensors").unlink()
+    for name in ("compiled.safetensors", "digests.json"):
+        (folder / name).unlink()
     plain = answers("plain")
     assert [each["text"] for each in by_table] == texts()
     for ours, expected in zip(by_table, plain, strict=True):

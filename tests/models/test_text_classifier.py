@@ -228,7 +228,12 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     weights = load_file(file)
     weights["encoder.lstm.bias"] = weights.pop("encoder.forward_lstm.bias_ih_l0")
     save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"model\.safetensors: changed since training.*--accept"):
+        load_model(tmp_path)
     names = r"missing: encoder\.forward_lstm\.bias_ih_l0; unknown: encoder\.lstm\.bias\)"
+    with pytest.raises(UserError, match=names):
+        load_model(tmp_path, accept_changed=True)
+    (tmp_path / "digests.json").unlink()  # as of runs before there were any
     with pytest.raises(UserError, match=names):
         load_model(tmp_path)
     file.write_bytes(file.read_bytes()[:-9])
@@ -236,6 +241,28 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         load_model(tmp_path)
     file.unlink()
     with pytest.raises(UserError, match="the weights cannot be read"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("encoder", "patterns", {"5": 2**31}),
+        ("encoder", "patterns", {str(2**31): 5}),
+        ("head", "hidden_dim", 2**40),
+        ("embedder", "num_embeddings", 2**40),
+    ],
+)
+def test_sizes_beyond_the_weights_are_refused_before_anything_is_made(
+    part: str, key: str, value: Any, tmp_path: Path
+) -> None:
+    build(ENCODERS[0]).save(tmp_path)
+    (tmp_path / "digests.json").unlink()
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    config[part][key] = value
+    file.write_text(json.dumps(config))
+    with pytest.raises(UserError, match=rf"config\.json: {part}\.{key}.*the largest is 17, found"):
         load_model(tmp_path)
 
 
