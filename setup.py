@@ -4,7 +4,7 @@ from setuptools import find_packages, setup
 
 EXTRAS = {
     "tracking": ["tensorboard"],
-    "experiments": ["scikit-learn>=1.5", "optuna>=4", "matplotlib>=3.9"],
+    "experiments": ["scikit-learn>=1.5", "optuna>=4", "matplotlib>=3.9", "joblib>=1.4"],
     "gpu": ["triton>=3.4; platform_system == 'Linux'"],
 }
 EXTRAS["dev"] = [

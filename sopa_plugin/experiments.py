@@ -6,13 +6,18 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sopa_plugin.cli import add_include_package, add_override, run_command
-from sopa_plugin.comparisons import Description, Runner, write_report
-from sopa_plugin.comparisons.workers import default_workers
+from sopa_plugin.cli import (
+    add_include_package,
+    add_override,
+    log_experiments_alone,
+    run_command,
+)
 from sopa_plugin.errors import UserError
-from sopa_plugin.extras import require
-from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
+
+if TYPE_CHECKING:
+    from sopa_plugin.comparisons import Description
 
 BUDGET = "SOPA_BUDGET"
 
@@ -30,8 +35,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--serialization-dir",
         metavar="DIR",
         default="runs/experiments",
-        help="results go to DIR/results, where other experiments find them too, tables to "
+        help="results go to DIR/studies.log, where other experiments find them too, tables to "
         "DIR/<name of the description>; by default runs/experiments",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/studies.log; "
+        "machines that give the same one share the work, each with a DIR of its own",
     )
     parser.add_argument(
         "--budget",
@@ -41,10 +52,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--workers",
         type=int,
-        default=default_workers(),
         metavar="N",
-        help="processes that train at the same time, each with one thread; by default one a GPU "
-        "or, without any, one a core; 0 trains in this process",
+        help="how many runs are made at the same time, each with one thread, in processes of their "
+        "own if there are several; by default one a GPU or, without any, one a core; 0 uses this "
+        "process with all its threads",
+    )
+    parser.add_argument(
+        "--redo",
+        action="append",
+        default=[],
+        metavar="CELL",
+        help="forget what is known of a cell, as sst.dan.all or 'sst.*', and run it again; may be "
+        "given several times",
+    )
+    parser.add_argument(
+        "--into",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="also bring this experiment's tables in a Markdown file up to date, which stand there "
+        "between lines as <!-- table.accuracy --> and <!-- end -->; may be given several times",
     )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate", action="store_true", help="check the description and stop")
@@ -54,28 +82,42 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser, "tuning.num_trials=4")
     add_include_package(parser)
     args = parser.parse_args(argv)
-    if args.workers < 0:
+    if args.workers is not None and args.workers < 0:
         raise UserError(f"--workers: expected at least 0, found {args.workers}")
     if args.budget is not None:
         os.environ[BUDGET] = args.budget
+    from sopa_plugin.comparisons import Runner, write_report
+    from sopa_plugin.comparisons.report import keep_in
+    from sopa_plugin.comparisons.runner import default_workers
+    from sopa_plugin.extras import require
+
+    log_experiments_alone()
     description = read_description(args.description, args.override, args.include_package)
     if args.validate:
         print(f"{args.description}: no problems found")
         return
     if len(description.sizes) > 1:
         require("matplotlib.figure", "the curves of several sizes")  # not only when a cell is done
-    folder = Path(args.serialization_dir)
-    report = folder / Path(args.description).stem
-    runner = Runner(description, folder, args.include_package)
-    write_report(description, runner.states, report)
+    folder, source = Path(args.serialization_dir), Path(args.description)
+    report = folder / source.stem
+    runner = Runner(description.plans(), folder, args.storage, args.include_package)
+    for each in args.redo:
+        runner.redo(each)
+    write_report(description, runner.cells, report)
     if not args.report:
-        for _ in runner.run(args.workers):
-            write_report(description, runner.states, report)
+        workers = default_workers() if args.workers is None else args.workers
+        for _ in runner.run(workers):
+            write_report(description, runner.cells, report)
+    for each in args.into:
+        keep_in(each, source, description, runner.cells)
     print((report / "table.md").read_text(encoding="utf-8"))
 
 
 def read_description(path: str, overrides: Sequence[str], packages: Sequence[str]) -> Description:
     """The experiment of a file; raises `ConfigError` naming the file, with every problem in it."""
+    from sopa_plugin.comparisons import Description
+    from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
+
     import_plugins(packages)
     config = load_config(path, overrides, Description)
     try:

@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
     add_include_package,
@@ -13,15 +14,10 @@ from sopa_plugin.cli import (
     log_experiments_alone,
     run_command,
 )
-from sopa_plugin.comparisons import Search, run_search
 from sopa_plugin.errors import UserError
-from sopa_plugin.registry import (
-    ConfigError,
-    apply_overrides,
-    build,
-    import_plugins,
-    load_config,
-)
+
+if TYPE_CHECKING:
+    from sopa_plugin.comparisons import Search
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -36,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "-s",
         "--serialization-dir",
         metavar="DIR",
-        help="output folder, shared by all processes and machines that search; by default "
+        help="output folder, shared by all processes that search; by default "
         "runs/search/<name of the space>",
     )
     parser.add_argument(
@@ -46,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/study.log; DIR "
-        "is to be shared all the same",
+        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/studies.log; "
+        "machines that give the same one search together, each with a DIR of its own",
     )
     parser.add_argument(
         "--workers",
@@ -67,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.workers < 1:
         raise UserError(f"--workers: expected at least 1, found {args.workers}")
+    from sopa_plugin.comparisons import run_search, write_search_report
+    from sopa_plugin.extras import require
+    from sopa_plugin.registry import import_plugins
+
     if not args.verbose:
         log_experiments_alone()
     import_plugins(args.include_package)
@@ -74,9 +74,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.validate:
         print(f"{args.space}: no problems found")
         return
+    require("matplotlib.pyplot", "the pictures of a search")  # not only when all is done
     name = Path(args.space).stem + (f"-{Path(args.base).stem}" if args.base else "")
     folder = Path(args.serialization_dir or Path("runs", "search", name))
-    best = run_search(search, folder, args.storage, args.workers, args.include_package)
+    workers = args.workers if args.workers > 1 else 0
+    study = run_search(search, folder, args.storage, workers, args.include_package)
+    write_search_report(study, folder)
+    best = study.complete[0]
     print((folder / "trials.md").read_text(encoding="utf-8"))
     print(f"best: trial {best.number}, dev {search.metric[1:]} {best.value:.4f}")
     packages = [f"--include-package={each}" for each in args.include_package]
@@ -88,6 +92,9 @@ def read_search(
     space: str, base: str | None, num_trials: int | None, overrides: Sequence[str]
 ) -> Search:
     """The search of a file; raises `ConfigError` naming the file, with every problem in it."""
+    from sopa_plugin.comparisons import Search
+    from sopa_plugin.registry import ConfigError, apply_overrides, build, load_config
+
     config = load_config(space)
     if base is not None:
         config["base"] = load_config(base)

@@ -1,11 +1,19 @@
-"""Experiments: random search, comparisons of models, learning curves and their tables."""
+"""Comparisons of models: searches, whole tables of them, learning curves."""
 
 from __future__ import annotations
 
 from sopa_plugin.comparisons.description import Description
-from sopa_plugin.comparisons.parameters import Parameter
-from sopa_plugin.comparisons.report import write_report
-from sopa_plugin.comparisons.runner import Runner
-from sopa_plugin.comparisons.search import Search, run_search
+from sopa_plugin.comparisons.report import write_report, write_search_report
+from sopa_plugin.comparisons.runner import Runner, run_search
+from sopa_plugin.comparisons.search import Search
+from sopa_plugin.comparisons.space import Parameter
 
-__all__ = ["Description", "Parameter", "Runner", "Search", "run_search", "write_report"]
+__all__ = [
+    "Description",
+    "Parameter",
+    "Runner",
+    "Search",
+    "run_search",
+    "write_report",
+    "write_search_report",
+]

@@ -23,7 +23,7 @@ def draw_curves(
     Published figures are thin dashed lines of the same colour.
 
     Arguments:
-        description: the experiment.
+        description: the comparison.
         summaries: the cells that are finished.
         files: where to save, each in the format of its ending.
     """

@@ -1,4 +1,4 @@
-"""What an experiment compares: models on data sets, on all or some of the training examples."""
+"""What is compared: models on data sets, on all or some of the training examples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sopa_plugin.comparisons.parameters import Parameter
-from sopa_plugin.comparisons.space import space_problems, trial_problems
-from sopa_plugin.registry import build, check
+from sopa_plugin.comparisons.runner import Plan
+from sopa_plugin.comparisons.search import Search
+from sopa_plugin.comparisons.space import Parameter, space_problems, trial_problems
+from sopa_plugin.registry import NonNegativeInt, PositiveInt, build, check
 from sopa_plugin.training import Experiment
-from sopa_plugin.training.experiment import MAX_SEED
+from sopa_plugin.training.experiment import Seed
 from sopa_plugin.training.metrics import ValidationMetric
 
 ALL = "all"  # how files and tables call the whole training set
@@ -33,26 +34,19 @@ class Tuning:
         seed: of the search.
     """
 
-    num_trials: int = 30
+    num_trials: NonNegativeInt = 30
     metric: ValidationMetric = "-loss"
-    num_epochs: int | dict[str, int] | None = None
-    patience: int | dict[str, int] | None = None
-    seed: int = 1
+    num_epochs: PositiveInt | dict[str, PositiveInt] | None = None
+    patience: PositiveInt | dict[str, PositiveInt] | None = None
+    seed: NonNegativeInt = 1
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with values that type hints cannot tell."""
-        if params["num_trials"] < 0:
-            yield "num_trials", f"expected at least 0, found {params['num_trials']}"
-        if params["seed"] < 0:
-            yield "seed", f"expected at least 0, found {params['seed']}"
+        """Limits by training size need one for all that is not named."""
         for key in _LIMITS:
             value = params[key]
             if isinstance(value, Mapping) and ALL not in value:
                 yield key, f"expected '{ALL}' among the sizes, found {', '.join(value) or 'none'}"
-            for limit in value.values() if isinstance(value, Mapping) else [value]:
-                if limit is not None and limit < 1:
-                    yield key, f"expected at least 1, found {limit}"
 
     def limit(self, key: str, data: str, size: int | None) -> int | None:
         """`num_epochs` or `patience` for a training size of a data set."""
@@ -128,7 +122,7 @@ class Cell:
 
 
 class Description:
-    """An experiment, as a Jsonnet file describes it.
+    """A comparison, as a Jsonnet file describes it.
 
     Arguments:
         title: what tables and pictures are headed by.
@@ -148,8 +142,8 @@ class Description:
         title: str,
         data: Sequence[DataEntry],
         models: Sequence[ModelEntry],
-        sizes: Sequence[int | None] = (None,),
-        seeds: Sequence[int] = (1, 2, 3),
+        sizes: Sequence[PositiveInt | None] = (None,),
+        seeds: Sequence[Seed] = (1, 2, 3),
         tuning: Tuning | None = None,
         reference: str | None = None,
         published: Published | None = None,
@@ -179,12 +173,6 @@ class Description:
         names = [entry["name"] for entry in params["models"]]
         if params["reference"] is not None and params["reference"] not in names:
             yield "reference", f"no model is called '{params['reference']}'"
-        for size in params["sizes"]:
-            if size is not None and size < 1:
-                yield "sizes", f"expected numbers above 0, or null for all; found {size}"
-        for seed in params["seeds"]:
-            if not 0 <= seed <= MAX_SEED:
-                yield "seeds", f"expected numbers from 0 to {MAX_SEED}, found {seed}"
         for key in ("sizes", "seeds"):
             for each in dict.fromkeys(params[key]):
                 if params[key].count(each) > 1:
@@ -215,6 +203,21 @@ class Description:
             if value is not None and not check(Experiment, {**config, "trainer": trainer}):
                 config["trainer"] = trainer
         return {**config, "seed": seed}
+
+    def plans(self) -> list[Plan]:
+        """What is to be run for each of the cells, in their order."""
+        plans = []
+        for cell in self.cells():
+            base = self.config(cell, self.seeds[0])
+            parameters, tuning = self.models[cell.model].parameters, self.tuning
+            if parameters and tuning.num_trials:
+                search = Search(
+                    base, parameters, tuning.num_trials, tuning.metric, seed=tuning.seed
+                )
+            else:
+                search = Search(base, {}, num_trials=1, metric=tuning.metric)
+            plans.append(Plan(cell.name, search, self.seeds, draws_subset=cell.size is not None))
+        return plans
 
 
 def _limit_problems(

@@ -1,39 +1,63 @@
-"""What an experiment leaves behind: tables, pictures and the best configs."""
+"""What a comparison and a search leave behind: tables, pictures, the best configs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sopa_plugin.comparisons.curve import draw_curves
 from sopa_plugin.comparisons.description import Cell, Description
-from sopa_plugin.comparisons.runner import CellState
-from sopa_plugin.comparisons.statistics import RESAMPLES
-from sopa_plugin.comparisons.summary import CellSummary, summarize, too_small
-from sopa_plugin.comparisons.tables import (
-    SIGNIFICANT,
-    accuracy_table,
-    parameter_table,
-    significance_table,
-)
+from sopa_plugin.comparisons.runner import CellRuns
+from sopa_plugin.comparisons.study import Study
+from sopa_plugin.comparisons.summary import RESAMPLES, CellSummary, summarize, too_small
 from sopa_plugin.data.readers import DatasetReader
+from sopa_plugin.errors import UserError
+from sopa_plugin.extras import require
 from sopa_plugin.files import write_file
 from sopa_plugin.registry import build
 
+SIGNIFICANT = 0.05
+MISSING = "–"
+
+Summaries = Mapping[Cell, CellSummary]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A field of a table: its text, whether it is the best of its column, and significant."""
+
+    text: str
+    best: bool = False
+    differs: bool = False
+
+
+Rows = Sequence[tuple[str, Sequence[Entry]]]
+"""Rows of a table: a title and entries. The first row is the head."""
+
 
 def write_report(
-    description: Description, states: Sequence[CellState], folder: Path
+    description: Description, cells: Sequence[CellRuns], folder: Path
 ) -> dict[Cell, CellSummary]:
     """Writes `table.md`, `.tex` and `.json`, `best/`, and `curve.png` and `.svg` of several sizes.
 
-    What is not finished yet is left open. The figures depend on the results alone, so an experiment
+    What is not finished yet is left open. The figures depend on the results alone, so a comparison
     that was interrupted writes the same tables as one that was not.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    summaries = summarize(description, states)
-    write_file(folder / "table.md", _markdown(description, states, summaries))
-    write_file(folder / "table.tex", accuracy_table(description, summaries).latex())
+    summaries = summarize(description, cells)
+    parts = report_parts(description, cells, summaries)
+    headings = {"accuracy": f"# {description.title}", "parameters": "## Parameters"}
+    if description.reference is not None:
+        title = description.models[description.reference].title
+        headings["differences"] = f"## Differences from {title}"
+    text = "\n\n".join(f"{headings[name]}\n\n{part}" for name, part in parts.items())
+    write_file(folder / "table.md", text + "\n")
+    write_file(folder / "table.tex", latex(accuracy_rows(description, summaries)))
     content = [each.as_json() for each in summaries.values()]
     write_file(folder / "table.json", json.dumps(content, indent=1) + "\n")
     best = folder / "best"
@@ -46,52 +70,179 @@ def write_report(
     return summaries
 
 
-def _markdown(
-    description: Description,
-    states: Sequence[CellState],
-    summaries: Mapping[Cell, CellSummary],
-) -> str:
-    tuning, seeds = description.tuning, description.seeds
+def keep_in(file: Path, source: Path, description: Description, cells: Sequence[CellRuns]) -> None:
+    """Brings what a Markdown file shows of a comparison up to date.
+
+    Of `table.jsonnet` that is whatever stands between a line `<!-- table.accuracy -->` (or
+    `.differences`, `.parameters`, `.curve`) and the next line `<!-- end -->`; the picture of the
+    curve is beside `table.jsonnet`.
+
+    Arguments:
+        file: the Markdown file.
+        source: that of the description.
+        description: the comparison.
+        cells: what is known of its cells.
+
+    Raises `UserError` if nothing in the file is of this comparison.
+    """
+    summaries = summarize(description, cells)
+    parts = report_parts(description, cells, summaries)
+    parts["accuracy"] = f"`python -m sopa_plugin.experiments {source}`. {parts['accuracy']}"
+    marks = re.compile(rf"(<!-- {re.escape(source.stem)}\.(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    text = file.read_text(encoding="utf-8")
+    wanted = {match[2] for match in marks.finditer(text)}
+    if "curve" in wanted and summaries:
+        picture = source.with_suffix(".svg")
+        draw_curves(description, summaries, [picture])
+        parts["curve"] = f"![{description.title}]({os.path.relpath(picture, file.parent)})"
+    if not wanted or wanted - parts.keys():
+        raise UserError(
+            f"{file}: expected lines as <!-- {source.stem}.accuracy --> and <!-- end -->, of the "
+            f"parts {', '.join(parts)}; found {', '.join(sorted(wanted)) or 'none'}"
+        )
+    write_file(file, marks.sub(lambda match: f"{match[1]}{parts[match[2]]}\n{match[3]}", text))
+
+
+def report_parts(
+    description: Description, cells: Sequence[CellRuns], summaries: Summaries
+) -> dict[str, str]:
+    """The Markdown of `accuracy`, `differences` (where there is a reference) and `parameters`."""
     runs = sum(each.runs for each in summaries.values())
     hours = sum(each.seconds for each in summaries.values()) / 3600
-    tuned = "no tuning"
-    if tuning.num_trials:
-        limits = [
-            form.format(_by_cell(description, key))
-            for key, form in (("num_epochs", "at most {} epochs"), ("patience", "patience {}"))
-            if getattr(tuning, key) is not None
-        ]
-        tuned = (
-            f"{tuning.num_trials} trials of random search for each "
-            f"({'; '.join(limits) or 'as configured'}), the best by dev {tuning.metric}"
-        )
-    parts = [
-        f"# {description.title}",
-        f"Test accuracy in percent ± standard deviation, seeds {', '.join(map(str, seeds))} "
-        f"(parameters as the paper counts them); {tuned}. "
-        f"{len(summaries)} of {len(states)} cells are finished: {runs} runs, {hours:.2f} hours "
-        "added up.",
-        *_warnings(description, states),
-        accuracy_table(description, summaries).markdown().rstrip(),
+    seeds = ", ".join(map(str, description.seeds))
+    accuracy = [
+        f"Test accuracy in percent ± standard deviation, seeds {seeds} (parameters as the paper "
+        f"counts them); {_tuning_in_words(description)}. {len(summaries)} of {len(cells)} cells "
+        f"are finished: {runs} runs, {hours:.2f} hours added up.",
+        *_warnings(description, cells),
+        markdown(accuracy_rows(description, summaries)),
     ]
+    parts = {}
     if description.reference is not None:
         title = description.models[description.reference].title
-        parts += [
-            f"† differs from {title} (p < {SIGNIFICANT}).",
-            f"## Differences from {title}",
+        accuracy.append(f"† differs from {title} (p < {SIGNIFICANT}).")
+        rows = _rows(description, summaries, _difference)
+        parts["differences"] = (
             f"In points, with 95 % intervals; paired bootstrap over seeds and test examples "
-            f"({RESAMPLES:,} resamples).",
-            significance_table(description, summaries).markdown().rstrip(),
-        ]
-    parts += [
-        "## Parameters",
-        "As the paper counts them / trained / all, word vectors too.",
-        parameter_table(description, summaries).markdown().rstrip(),
+            f"({RESAMPLES:,} resamples).\n\n" + markdown([row for row in rows if row[0] != title])
+        )
+    parts["parameters"] = (
+        "As the paper counts them / trained / all, word vectors too.\n\n"
+        + markdown(_rows(description, summaries, _parameters))
+    )
+    return {"accuracy": "\n\n".join(accuracy), **parts}
+
+
+def accuracy_rows(description: Description, summaries: Summaries) -> Rows:
+    """Test accuracies with their deviations (and parameters as the paper counts them).
+
+    Under each model stand the published figures, where there are any.
+    """
+    published = description.published
+    rows = []
+    for model, row in zip(
+        (None, *description.models), _rows(description, summaries, _accuracy), strict=True
+    ):
+        rows.append(row)
+        if model is None or published is None:
+            continue
+        entries = []
+        for data, size in _columns(description):
+            accuracy = published.accuracy(model, data, size)
+            parameters = published.parameters.get(model, {}).get(data) if size is None else None
+            text = MISSING if accuracy is None else f"{accuracy:.1f}"
+            entries.append(Entry(text + (f" ({parameters})" if parameters else "")))
+        if any(each.text != MISSING for each in entries):
+            rows.append((f"– {published.title}", entries))
+    return rows
+
+
+def _rows(
+    description: Description,
+    summaries: Summaries,
+    entry: Callable[[CellSummary, float], Entry],
+) -> list[tuple[str, list[Entry]]]:
+    """Models by data sets and sizes; `entry` takes a cell and the best mean of its column."""
+    columns = _columns(description)
+    titles = [
+        description.data[data].title
+        + (f" ({size:,})" if size is not None else " (all)" if len(description.sizes) > 1 else "")
+        for data, size in columns
     ]
-    return "\n\n".join(parts) + "\n"
+    best = {
+        (data, size): max(
+            (
+                each.mean
+                for cell, each in summaries.items()
+                if (cell.data, cell.size) == (data, size)
+            ),
+            default=0.0,
+        )
+        for data, size in columns
+    }
+    rows = [("Model", [Entry(each) for each in titles])]
+    for model, about in description.models.items():
+        found = [
+            (summaries.get(Cell(data, model, size)), best[data, size]) for data, size in columns
+        ]
+        rows.append(
+            (about.title, [entry(each, top) if each else Entry(MISSING) for each, top in found])
+        )
+    return rows
 
 
-def _warnings(description: Description, states: Sequence[CellState]) -> list[str]:
+def _columns(description: Description) -> list[tuple[str, int | None]]:
+    return [(data, size) for data in description.data for size in description.sizes]
+
+
+def _accuracy(summary: CellSummary, best: float) -> Entry:
+    deviation = "" if summary.deviation is None else f" ± {summary.deviation:.1f}"
+    text = f"{summary.mean:.1f}{deviation} ({thousands(summary.parameters['paper'])})"
+    differs = summary.comparison is not None and summary.comparison.p < SIGNIFICANT
+    return Entry(text, f"{summary.mean:.1f}" == f"{best:.1f}", differs)
+
+
+def _parameters(summary: CellSummary, _: float) -> Entry:
+    return Entry(
+        " / ".join(f"{summary.parameters[each]:,}" for each in ("paper", "trained", "total"))
+    )
+
+
+def _difference(summary: CellSummary, _: float) -> Entry:
+    found = summary.comparison
+    if found is None:
+        return Entry(MISSING)
+    p = "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
+    return Entry(f"{found.difference:+.1f} [{found.low:+.1f}, {found.high:+.1f}], p {p}")
+
+
+def thousands(number: int) -> str:
+    """A number of parameters as the paper writes them: 255K, 1.5M."""
+    if number < 1000:
+        return str(number)
+    return f"{number / 1000:.0f}K" if number < 999_500 else f"{number / 1e6:.1f}M"
+
+
+def _tuning_in_words(description: Description) -> str:
+    tuning = description.tuning
+    if not tuning.num_trials:
+        return "no tuning"
+    limits = []
+    for key, form in (("num_epochs", "at most {} epochs"), ("patience", "patience {}")):
+        cells: dict[int | None, list[str]] = {}
+        for data, size in _columns(description):
+            name = description.data[data].title + ("" if size is None else f" {size}")
+            cells.setdefault(tuning.limit(key, data, size), []).append(name)
+        several = ", ".join(f"{limit} ({', '.join(names)})" for limit, names in cells.items())
+        if getattr(tuning, key) is not None:
+            limits.append(form.format(several if len(cells) > 1 else next(iter(cells))))
+    return (
+        f"{tuning.num_trials} trials of random search for each "
+        f"({'; '.join(limits) or 'as configured'}), the best by dev {tuning.metric}"
+    )
+
+
+def _warnings(description: Description, cells: Sequence[CellRuns]) -> list[str]:
     """What figures must not be taken for."""
     read = {cell.data: description.config(cell, 0)["dataset"] for cell in description.cells()}
     samples = [
@@ -99,25 +250,131 @@ def _warnings(description: Description, states: Sequence[CellState]) -> list[str
         for name, dataset in read.items()
         if build(DatasetReader, dataset).is_embedded_sample
     ]
-    small = {f"{description.data[each.data].title} ({each.size:,})" for each in too_small(states)}
+    small = too_small(description, cells)
+    left_open = {f"{description.data[each.data].title} ({each.size:,})" for each in small}
     warnings = []
     if samples:
         warnings.append(
             f"**{', '.join(samples)}: the embedded sample; figures say nothing about real data.**"
         )
-    if small:
-        warnings.append(f"Left open, for want of training examples: {', '.join(sorted(small))}.")
+    if left_open:
+        warnings.append(
+            f"Left open, for want of training examples: {', '.join(sorted(left_open))}."
+        )
     return warnings
 
 
-def _by_cell(description: Description, key: str) -> str:
-    """A limit as words: one number, or each with the data sets and sizes that it is for."""
-    cells: dict[int | None, list[str]] = {}
-    for data, entry in description.data.items():
-        for size in description.sizes:
-            limit = description.tuning.limit(key, data, size)
-            name = entry.title if size is None else f"{entry.title} {size}"
-            cells.setdefault(limit, []).append(name)
-    if len(cells) == 1:
-        return str(next(iter(cells)))
-    return ", ".join(f"{limit} ({', '.join(names)})" for limit, names in cells.items())
+def markdown(rows: Rows) -> str:
+    """A table, with a dagger at what differs from the reference."""
+    lines = []
+    for title, entries in rows:
+        texts = [
+            (f"**{each.text}**" if each.best else each.text) + (" †" if each.differs else "")
+            for each in entries
+        ]
+        lines.append(" | ".join(each.replace("|", r"\|") for each in (title, *texts)))
+    lines.insert(1, " | ".join(["---"] * (1 + len(rows[0][1]))))
+    return "\n".join(f"| {each} |" for each in lines)
+
+
+_LATEX = str.maketrans(
+    {
+        **{each: rf"\{each}" for each in "&%#_{}$"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "±": r"$\pm$",
+        "–": "--",
+    }
+)
+
+
+def latex(rows: Rows) -> str:
+    """A `tabular` with rules of the package booktabs."""
+    lines = []
+    for title, entries in rows:
+        texts = [
+            (
+                rf"\textbf{{{each.text.translate(_LATEX)}}}"
+                if each.best
+                else each.text.translate(_LATEX)
+            )
+            + (r"$^\dagger$" if each.differs else "")
+            for each in entries
+        ]
+        lines.append(" & ".join([title.translate(_LATEX), *texts]) + r" \\")
+    columns = "l" * (1 + len(rows[0][1]))
+    head = [rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}", r"\toprule", lines[0], r"\midrule"]
+    return "\n".join([*head, *lines[1:], r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def write_search_report(study: Study, folder: Path) -> None:
+    """Writes `best.json`, `trials.md`, `trials.json`, `history.png` and `parameters.png`.
+
+    Arguments:
+        study: with at least one complete trial.
+        folder: where to.
+    """
+    complete = study.complete
+    others = [each for each in study.trials if each.state.name != "COMPLETE"]
+    metric = study.search.metric[1:]
+    head = ["trial", f"dev {metric}", "dev accuracy", "test accuracy", "epochs", "seconds"]
+    names = list(study.search.parameters)
+    rows = [[*head, *names], ["---"] * (len(head) + len(names))]
+    plain = []
+    for trial in [*complete, *others]:
+        known = trial.user_attrs
+        metrics = known.get("metrics", {})
+        state = trial.state.name.lower()
+        figures = [
+            trial.value,
+            metrics.get("best_validation_accuracy"),
+            metrics.get("test_accuracy"),
+        ]
+        written = ["" if each is None else f"{each:.4f}" for each in figures]
+        written[0] = written[0] if trial in complete else state
+        epochs = str(metrics.get("training_epochs", ""))
+        seconds = f"{known['seconds']:.0f}" if "seconds" in known else ""
+        values = [str(trial.params.get(name, "")) for name in names]
+        rows.append([str(trial.number), *written, epochs, seconds, *values])
+        told = {
+            key: each for key, each in known.items() if key not in ("metrics", "correct", "gold")
+        }
+        value = trial.value if trial in complete else None
+        plain.append(
+            {
+                "number": trial.number,
+                "state": state,
+                "value": value,
+                "parameters": trial.params,
+                **metrics,
+                **told,
+            }
+        )
+    write_file(folder / "best.json", json.dumps(complete[0].user_attrs["config"], indent=2) + "\n")
+    write_file(folder / "trials.md", "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n")
+    write_file(folder / "trials.json", json.dumps(plain, indent=1))
+    _draw_search(study, folder)
+
+
+def _draw_search(study: Study, folder: Path) -> None:
+    """The best so far, and the metric against each parameter."""
+    pyplot = require("matplotlib.pyplot", "the pictures of a search")
+    pictures = require("optuna.visualization.matplotlib", "the pictures of a search")
+    name = f"dev {study.search.metric[1:]}"
+    pyplot.switch_backend("agg")
+    with warnings.catch_warnings(), pyplot.rc_context():
+        warnings.simplefilter("ignore")  # they are an experimental feature of Optuna's
+        drawn = {
+            "history.png": pictures.plot_optimization_history(study.optuna, target_name=name),
+            "parameters.png": pictures.plot_slice(study.optuna, target_name=name),
+        }
+        for file, panels in drawn.items():
+            panels = getattr(panels, "flat", [panels])
+            for panel in panels:
+                panel.tick_params(axis="x", labelrotation=30, labelsize="small")
+            figure = panels[0].figure
+            figure.savefig(folder / file, dpi=150, bbox_inches="tight")
+            pyplot.close(figure)

@@ -1,217 +1,345 @@
-"""Running all that an experiment needs, on the cores there are."""
+"""Running all that a comparison needs, in this process or in several."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import json
 import logging
-from collections import deque
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sopa_plugin.comparisons.description import Cell, Description
+from filelock import FileLock, Timeout
+
+from sopa_plugin.comparisons.search import Search
 from sopa_plugin.comparisons.single_run import Result
-from sopa_plugin.comparisons.space import draw, put
-from sopa_plugin.comparisons.store import Store
-from sopa_plugin.comparisons.workers import worker_pool
-from sopa_plugin.errors import TrainingFailed, UserError
+from sopa_plugin.comparisons.study import Outcome, Storage, Study, result_of
+from sopa_plugin.errors import UserError
+from sopa_plugin.extras import require
+from sopa_plugin.files import read_json, write_file
+from sopa_plugin.registry import import_plugins
 
 logger = logging.getLogger(__name__)
-RESULTS = "results"
-
-
-@dataclass
-class CellState:
-    """How far a cell has come.
-
-    Attributes:
-        cell: which.
-        trials: configs of its search (one, where nothing is tuned).
-        results: what is known of each; a message where a run failed.
-        finals: configs of the best trial with each seed, once it is known.
-        final_results: the same of those.
-        failure: why the cell cannot be finished, if so.
-    """
-
-    cell: Cell
-    trials: list[dict[str, Any]]
-    results: dict[int, Result | str] = field(default_factory=dict)
-    finals: list[dict[str, Any]] = field(default_factory=list)
-    final_results: dict[int, Result | str] = field(default_factory=dict)
-    failure: str | None = None
-
-    @property
-    def finished(self) -> list[Result] | None:
-        """The results of all seeds, in their order, once every one is there."""
-        found = [self.final_results.get(i) for i in range(len(self.finals))]
-        results = [each for each in found if isinstance(each, Result)]
-        return results if found and len(results) == len(found) else None
+PAUSE = 0.5  # seconds between two looks at trials that run in other processes
 
 
 @dataclass(frozen=True)
-class Task:
-    """One run of a cell: its number among the trials or the finals."""
+class Plan:
+    """What is to be run for a cell of a comparison.
 
-    state: CellState
-    number: int
-    final: bool
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """What to run."""
-        return (self.state.finals if self.final else self.state.trials)[self.number]
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        kind = f"seed {self.config['seed']}" if self.final else f"trial {self.number + 1}"
-        return f"{self.state.cell.name} {kind}"
-
-    def take(self, result: Result | str) -> None:
-        """Notes the result."""
-        results = self.state.final_results if self.final else self.state.results
-        results[self.number] = result
-        if self.final and isinstance(result, str):
-            self.state.failure = f"{self.name}: {result}"
-
-
-class Runner:
-    """Runs what is missing of an experiment, in processes with one torch thread each.
-
-    Arguments:
-        description: the experiment.
-        folder: where results are, and may be shared with other experiments.
-        packages: plugins that the worker processes import.
+    Attributes:
+        name: for messages.
+        search: of the best config; without parameters, the config itself.
+        seeds: the best config is run with each; trials have the first one. None: only searched.
+        draws_subset: whether the seed also draws a subset of the training examples.
     """
 
-    def __init__(
-        self, description: Description, folder: Path, packages: Sequence[str] = ()
-    ) -> None:
-        self.description = description
-        self.store = Store(folder / RESULTS)
-        self.packages = list(packages)
-        self.states = [CellState(cell, self._trials(cell)) for cell in description.cells()]
-        self.done = 0
-        for task in self._tasks():
-            self._look_up(task)
+    name: str
+    search: Search
+    seeds: Sequence[int] = ()
+    draws_subset: bool = False
+
+    def with_seed(self, config: dict[str, Any], seed: int) -> Search:
+        """The search that has nothing to vary: the config with a seed."""
+        config = {**config, "seed": seed}
+        if self.draws_subset:
+            config["dataset"] = {**config["dataset"], "subsample_seed": seed}
+        return Search(config, {}, num_trials=1, metric=self.search.metric)
+
+
+class CellRuns:
+    """What is known of a cell: its search, and then its best config with the other seeds.
+
+    Each of these is a study with a single trial, so that processes share them as they share trials.
+
+    Arguments:
+        plan: what is to be run.
+        storage: where it is kept.
+    """
+
+    def __init__(self, plan: Plan, storage: Storage) -> None:
+        self.plan, self.storage = plan, storage
+        single = not plan.search.parameters
+        self.search = Study(plan.search, self._name(0) if single else plan.name, storage)
+        self._finals: list[Study] = []
+
+    def _name(self, seed: int) -> str:
+        return f"{self.plan.name} seed {self.plan.seeds[seed]}"
+
+    @property
+    def finals(self) -> list[Study]:
+        """The runs with all seeds but the first, which is the best trial's; none until it is known.
+
+        Optuna's study of the search has them among its attributes.
+        """
+        if not self._finals and self.search.is_done and self.search.complete:
+            best = self.search.complete[0]
+            config = best.user_attrs["config"]
+            self._finals = [
+                Study(self.plan.with_seed(config, seed), self._name(number), self.storage)
+                for number, seed in enumerate(self.plan.seeds)
+                if number
+            ]
+            recorded = {each.name: each.search.digest for each in self._finals}
+            if recorded and self.search.optuna.user_attrs.get("finals") != recorded:
+                self.search.optuna.set_user_attr("finals", recorded)
+        return self._finals
+
+    @property
+    def studies(self) -> list[Study]:
+        """All that can be run by now."""
+        return [self.search, *self.finals]
 
     @property
     def total(self) -> int:
-        """How many runs the experiment has."""
-        seeds = len(self.description.seeds)
-        return sum(len(each.trials) + seeds for each in self.states)
+        """How many runs it has."""
+        return self.plan.search.num_trials + len(self.plan.seeds[1:])
 
-    def run(self, workers: int) -> Iterator[CellState]:
-        """Runs what is missing in so many processes (0: in this one); yields finished cells.
+    @property
+    def done(self) -> int:
+        """How many of them have ended."""
+        return sum(len(each.ended) for each in self.studies)
+
+    @property
+    def results(self) -> list[Result] | None:
+        """Those of all seeds, in their order, once every one is there."""
+        complete = [each.complete for each in self.studies]
+        if not self.search.is_done or not all(complete):
+            return None
+        return [result_of(each[0]) for each in complete]
+
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot be finished, if so."""
+        if self.search.is_done and not self.search.complete:
+            name = f"{self.plan.name}: " if self.plan.name else ""
+            return f"{name}no trial came to an end: {self.search.failure or 'all were pruned'}"
+        failures = [each for each in self.finals if each.failure is not None]
+        return f"{failures[0].name}: {failures[0].failure}" if failures else None
+
+
+class Runner:
+    """Runs what is missing of some cells, together with whatever other processes do.
+
+    Arguments:
+        plans: of the cells.
+        folder: where runs are made and results are kept; other comparisons may share it.
+        url: of an Optuna storage that keeps the results instead.
+        packages: plugins that worker processes import.
+
+    Attributes:
+        cells: what is known of each.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        folder: Path,
+        url: str | None = None,
+        packages: Sequence[str] = (),
+    ) -> None:
+        self.plans, self.folder, self.url, self.packages = plans, folder, url, packages
+        self.storage = Storage(folder, url)
+        self.cells = [CellRuns(each, self.storage) for each in plans]
+
+    def redo(self, pattern: str) -> None:
+        """Forgets all that is known of the cells of a name, as in `sst.*`, to run them again.
+
+        Raises `UserError` if there is none.
+        """
+        found = [i for i, plan in enumerate(self.plans) if fnmatchcase(plan.name, pattern)]
+        if not found:
+            names = ", ".join(each.name for each in self.plans)
+            raise UserError(f"--redo {pattern}: no such cell; expected one of {names}")
+        for number in found:
+            for study in self.cells[number].studies:
+                self.storage.forget(study.search)
+            self.cells[number] = CellRuns(self.plans[number], self.storage)
+
+    @property
+    def done(self) -> int:
+        """How many runs have ended."""
+        return sum(each.done for each in self.cells)
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return sum(each.total for each in self.cells)
+
+    def run(self, workers: int = 0) -> Iterator[CellRuns]:
+        """Runs what is missing; yields each cell that is finished now.
+
+        Arguments:
+            workers: processes that work at the same time, with one torch thread each; 1 is this
+                process with one thread, 0 this process as it is.
 
         Raises `UserError` where a run ends for other reasons than its settings; and, when all else
         is done, where all trials of a cell have failed, or a run with the best config.
         """
-        waiting = deque(self._tasks())
-        if waiting:
+        missing, finished = self.total - self.done, self._finished()
+        if missing and workers:
             logger.info("%d of %d runs are done; %d workers", self.done, self.total, workers)
-            yield from self._run(waiting, workers)
-        failures = [each.failure for each in self.states if each.failure is not None]
+        for outcome in self._outcomes(workers, missing):
+            if outcome is not None:
+                level = logging.WARNING if outcome.failed else logging.INFO
+                logger.log(level, "[%d/%d] %s", self.done, self.total, outcome.text)
+            for number in self._finished() - finished:
+                finished.add(number)
+                yield self.cells[number]
+        failures = [each.failure for each in self.cells if each.failure is not None]
         if failures:
             raise UserError("\n".join(failures))
 
-    def _run(self, waiting: deque[Task], workers: int) -> Iterator[CellState]:
-        with worker_pool(workers, self.packages) as pool:
-            running: dict[Future[Result], Task] = {}
-            while waiting or running:
-                while waiting and len(running) < max(workers, 1):
-                    task = waiting.popleft()
-                    label = task.state.cell.name
-                    running[pool.submit(_work, self.store.folder, label, task.config)] = task
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    task = running.pop(future)
-                    self._take(task, future)
-                    following = [each for each in self._next(task) if not self._look_up(each)]
-                    # a begun cell is finished before another is begun
-                    waiting.extendleft(reversed(following))
-                    if task.state.finished:
-                        yield task.state
+    def _finished(self) -> set[int]:
+        return {number for number, each in enumerate(self.cells) if each.results is not None}
 
-    def _trials(self, cell: Cell) -> list[dict[str, Any]]:
-        config = self.description.config(cell, self.description.seeds[0])
-        parameters, tuning = self.description.models[cell.model].parameters, self.description.tuning
-        if not parameters or not tuning.num_trials:
-            return [config]
-        return [
-            put(config, parameters, draw(parameters, tuning.seed, trial))
-            for trial in range(tuning.num_trials)
-        ]
+    def _outcomes(self, workers: int, missing: int) -> Iterator[Outcome | None]:
+        if workers > 1:
+            yield from self._in_processes(workers, missing)
+        elif missing:
+            import torch
 
-    def _tasks(self) -> Iterator[Task]:
-        """Every run that is known to be needed and has no result."""
-        for state in self.states:
-            for number in range(len(state.trials)):
-                if number not in state.results:
-                    yield Task(state, number, final=False)
-            for number in range(len(state.finals)):
-                if number not in state.final_results:
-                    yield Task(state, number, final=True)
+            threads = torch.get_num_threads()
+            torch.set_num_threads(workers or threads)
+            try:
+                yield from (run_next(self.cells) for _ in range(missing))
+            finally:
+                torch.set_num_threads(threads)
 
-    def _look_up(self, task: Task) -> bool:
-        """Takes a result that is there, and those that follow from it; whether it is."""
-        result = self.store.find(task.state.cell.name, task.config)
-        if result is None:
-            return False
-        task.take(result)
-        self.done += 1
-        for each in self._next(task):
-            self._look_up(each)
-        return True
-
-    def _next(self, task: Task) -> Iterator[Task]:
-        """What the end of a task makes possible: the best config with every seed."""
-        state = task.state
-        if task.final or len(state.results) < len(state.trials):
-            return
-        metric = self.description.tuning.metric
-        results = {
-            number: each for number, each in state.results.items() if isinstance(each, Result)
-        }
-        if not results:
-            state.failure = f"{state.cell.name}: every trial failed: {state.results[0]}"
-            return
-        # the first of equals, whatever the order in which they came
-        best = max(sorted(results), key=lambda number: results[number].dev(metric))
-        state.finals = [self._with_seed(state, best, seed) for seed in self.description.seeds]
-        for number in range(len(state.finals)):
-            yield Task(state, number, final=True)
-
-    def _with_seed(self, state: CellState, trial: int, seed: int) -> dict[str, Any]:
-        config = {**state.trials[trial], "seed": seed}
-        if state.cell.size is not None:
-            config["dataset"] = {**config["dataset"], "subsample_seed": seed}
-        return config
-
-    def _take(self, task: Task, future: Future[Result]) -> None:
-        self.done += 1
+    def _in_processes(self, workers: int, missing: int) -> Iterator[Outcome | None]:
+        joblib = require("joblib", "work in several processes")
+        task = joblib.delayed(_run_next_in_worker)(
+            self.plans, self.folder, self.url, tuple(self.packages), gpus()
+        )
         try:
-            result = future.result()
-        except TrainingFailed as error:
-            task.take(str(error))
-            logger.warning("[%d/%d] %s failed: %s", self.done, self.total, task.name, error)
-            return
-        except UserError as error:
-            raise UserError(f"{task.name}: {error}") from error
-        task.take(result)
-        logger.info("[%d/%d] %s: %s", self.done, self.total, task.name, _summary(result))
+            with joblib.parallel_config("loky", inner_max_num_threads=1):
+                parallel = joblib.Parallel(
+                    workers, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1
+                )
+                yield from parallel(itertools.repeat(task, missing))
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a worker process died, perhaps for want of memory; run the same command again to "
+                "go on, with fewer --workers"
+            ) from error
 
 
-def _summary(result: Result) -> str:
-    metrics = result.metrics
-    parts = [
-        f"dev loss {metrics['best_validation_loss']:.4f}",
-        f"accuracy {metrics['best_validation_accuracy']:.4f}",
-    ]
-    if "test_accuracy" in metrics:
-        parts.append(f"test accuracy {metrics['test_accuracy']:.4f}")
-    return f"{', '.join(parts)}, {metrics['training_epochs']} epochs, {result.seconds:.0f} s"
+def run_next(cells: Sequence[CellRuns]) -> Outcome | None:
+    """Makes the first run that is missing and can be made; None once all are made.
+
+    Waits where some are made in other processes: others may follow from them, or be left by them.
+    """
+    for look in itertools.count():
+        for cell in cells:  # a begun cell is finished before another is begun
+            for study in cell.studies:
+                outcome = study.run_next()
+                if outcome is not None:
+                    return outcome
+        if not any(study.is_running for cell in cells for study in cell.studies):
+            break
+        if look == 0:
+            logger.info("waiting for trials that run in other processes")
+        time.sleep(PAUSE)
+    return None
 
 
-def _work(store: Path, label: str, config: dict[str, Any]) -> Result:
-    return Store(store).get(label, config)
+def run_search(
+    search: Search,
+    folder: Path,
+    url: str | None = None,
+    workers: int = 0,
+    packages: Sequence[str] = (),
+) -> Study:
+    """Runs the trials of a search that are missing: a comparison of a single cell, without seeds.
+
+    Arguments: see `Runner`.
+
+    Raises `UserError` if the folder holds another search, and if no trial came to an end.
+    """
+    file = folder / "search.json"
+    before = read_json(file, "what this search is") if file.is_file() else search.settings
+    keys = sorted(before.keys() | search.settings.keys())
+    changed = [each for each in keys if before.get(each) != search.settings.get(each)]
+    if changed:
+        raise UserError(
+            f"{folder}: the search in this folder is another one; it differs in "
+            f"{', '.join(changed)}. Go on with the same, or choose another folder with -s"
+        )
+    runner = Runner([Plan("", search)], folder, url, packages)
+    write_file(file, json.dumps(search.settings, indent=1) + "\n")
+    for _ in runner.run(workers):
+        pass
+    return runner.cells[0].search
+
+
+def default_workers() -> int:
+    """The GPUs that this process may use or, without any, the cores."""
+    if found := gpus():
+        return len(found)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus() -> tuple[str, ...]:
+    """The GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    import torch
+    from accelerate.utils import parse_flag_from_env
+
+    if parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.cuda.is_available():
+        return ()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return tuple(named.split(",") if named else map(str, range(torch.cuda.device_count())))
+
+
+def _run_next_in_worker(
+    plans: Sequence[Plan],
+    folder: Path,
+    url: str | None,
+    packages: tuple[str, ...],
+    gpus: tuple[str, ...],
+) -> Outcome | None:
+    _set_up_worker(folder, packages, gpus)
+    return run_next(Runner(plans, folder, url).cells)
+
+
+@functools.cache
+def _set_up_worker(folder: Path, packages: tuple[str, ...], gpus: tuple[str, ...]) -> None:
+    """One thread, in turn one of the GPUs, and an end together with the process that began it."""
+    if gpus:
+        # read when torch first looks for GPUs
+        os.environ["CUDA_VISIBLE_DEVICES"] = _gpu_of_worker(folder, gpus)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    import torch
+
+    torch.set_num_threads(1)
+    logging.basicConfig(format="%(message)s")  # warnings alone: the first process tells the rest
+    import_plugins(packages)
+
+
+def _gpu_of_worker(folder: Path, gpus: Sequence[str]) -> str:
+    """That of the first number that no other living process has."""
+    for number in itertools.count():
+        lock = FileLock(folder / f".worker-{number}.lock")
+        with suppress(Timeout):
+            lock.acquire(timeout=0)
+            _locks.append(lock)
+            break
+    return gpus[number % len(gpus)]
+
+
+_locks: list[FileLock] = []  # held until this process ends
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PAUSE)
+    os._exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accelerate.state import AcceleratorState
+import numpy as np
+from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import fill_defaults
@@ -27,20 +29,28 @@ class Result:
     Attributes:
         config: its config.
         metrics: as in `metrics.json`.
-        gold, predicted: class names of the test examples.
         seconds: from reading the data to the end.
+        correct: which test examples it has right, a digit each, `1` for right; in hexadecimal, for
+            there may be many.
+        examples: how many test examples there are; 0 if the data have no test set.
+        gold: a digest of their labels, by which other test examples are told.
     """
 
     config: dict[str, Any]
     metrics: Metrics
-    gold: list[str]
-    predicted: list[str]
     seconds: float
+    correct: str
+    examples: int
+    gold: str
 
     def dev(self, metric: str) -> float:
-        """The dev figure of a metric as `validation_metric` names it, better the larger it is."""
-        value = float(self.metrics[f"best_validation_{metric[1:]}"])
-        return value if metric[0] == "+" else -value
+        """The dev figure of a metric as `validation_metric` names it."""
+        return float(self.metrics[f"best_validation_{metric[1:]}"])
+
+    def right(self) -> NDArray[np.bool_]:
+        """Which test examples it has right, `[examples]`."""
+        packed = np.frombuffer(bytes.fromhex(self.correct), dtype=np.uint8)
+        return np.unpackbits(packed, count=self.examples).astype(bool)
 
 
 def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None = None) -> Result:
@@ -48,6 +58,8 @@ def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None =
 
     Raises `UserError` and `ConfigError` as `run_experiment` does, and whatever `on_epoch` raises.
     """
+    from accelerate.state import AcceleratorState
+
     began = time.monotonic()
     # runs of one process may differ in what Accelerate holds for the whole process
     AcceleratorState._reset_state(reset_partial_state=True)
@@ -56,8 +68,16 @@ def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None =
         remove_run(folder)
     metrics = run_experiment(config, folder, recover=True, on_epoch=on_epoch)
     gold, predicted = _read_predictions(folder)
+    right = np.array([g == p for g, p in zip(gold, predicted, strict=True)], dtype=bool)
     remove_run(folder)
-    return Result(dict(config), metrics, gold, predicted, round(time.monotonic() - began, 2))
+    return Result(
+        config=dict(config),
+        metrics=metrics,
+        seconds=round(time.monotonic() - began, 2),
+        correct=np.packbits(right).tobytes().hex(),
+        examples=len(gold),
+        gold=hashlib.blake2b("\n".join(gold).encode(), digest_size=8).hexdigest(),
+    )
 
 
 def remove_run(folder: Path) -> None:
@@ -75,6 +95,7 @@ def _can_go_on(config: Mapping[str, Any], folder: Path) -> bool:
 
 
 def _read_predictions(folder: Path) -> tuple[list[str], list[str]]:
+    """The true and the predicted class names of the test examples."""
     file = folder / PREDICTIONS.format(split="test")
     if not file.is_file():  # the data have no test set
         return [], []

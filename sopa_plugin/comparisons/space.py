@@ -1,20 +1,142 @@
-"""A search space: named parameters of a config."""
+"""A search space: which hyperparameters of a config are varied, and what each trial draws."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sopa_plugin.comparisons.parameters import Parameter
 from sopa_plugin.extras import require
-from sopa_plugin.registry import ConfigError, apply_overrides, check
+from sopa_plugin.registry import ConfigError, Problem, Registrable, apply_overrides, check
 from sopa_plugin.training import Experiment
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
+
+
+class Parameter(ABC, Registrable):
+    """One hyperparameter of a search space: which values it may have, and where they go.
+
+    Arguments:
+        keys: dotted paths in the config that all take the value, as with `-o`; null is the
+            parameter's own name.
+    """
+
+    default_implementation: ClassVar[str | None] = "choice"
+
+    def __init__(self, keys: Sequence[str] | None = None) -> None:
+        self.keys = None if keys is None else list(keys)
+
+    @abstractmethod
+    def suggest(self, name: str, trial: BaseTrial) -> Any:
+        """The value that an Optuna trial is to try."""
+
+    @abstractmethod
+    def examples(self) -> list[Any]:
+        """Values by which to check that the config takes what this parameter may become."""
+
+
+@Parameter.register("choice")
+class Categorical(Parameter):
+    """One of `values`, each as likely.
+
+    Registered as `choice`.
+
+    Arguments:
+        values: of any kind that a config may hold, whole parts too.
+        keys: see `Parameter`.
+    """
+
+    def __init__(self, values: Sequence[Any], keys: Sequence[str] | None = None) -> None:
+        super().__init__(keys)
+        self.values = list(values)
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """There is to be something to choose from."""
+        if not params["values"]:
+            yield "values", "expected at least one value, found none"
+
+    def suggest(self, name: str, trial: BaseTrial) -> Any:
+        """The value that an Optuna trial is to try."""
+        if all(isinstance(each, str | int | float | bool | None) for each in self.values):
+            return trial.suggest_categorical(name, self.values)
+        # Optuna stores plain values only
+        written = [json.dumps(each, sort_keys=True) for each in self.values]
+        return json.loads(str(trial.suggest_categorical(name, written)))
+
+    def examples(self) -> list[Any]:
+        """All of them."""
+        return self.values
+
+
+class _Range(Parameter):
+    """A number from `low` to `high`."""
+
+    low: Any
+    high: Any
+
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The bounds are to be in order, and to have logarithms where these are drawn."""
+        if params["low"] > params["high"]:
+            yield "low", f"expected at most {params['high']} (high), found {params['low']}"
+        elif params["log"] and params["low"] <= 0:
+            yield "low", f"a logarithm needs a number above 0, found {params['low']}"
+
+    def examples(self) -> list[Any]:
+        """The bounds."""
+        return [self.low, self.high]
+
+
+@Parameter.register("uniform")
+class Uniform(_Range):
+    """A real number from `low` to `high`.
+
+    Registered as `uniform`.
+
+    Arguments:
+        low, high: the bounds.
+        log: whether its logarithm is what is uniform.
+        keys: see `Parameter`.
+    """
+
+    def __init__(
+        self, low: float, high: float, log: bool = False, keys: Sequence[str] | None = None
+    ) -> None:
+        super().__init__(keys)
+        self.low, self.high, self.log = low, high, log
+
+    def suggest(self, name: str, trial: BaseTrial) -> float:
+        """The value that an Optuna trial is to try."""
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+
+@Parameter.register("integer")
+class Integer(_Range):
+    """A whole number from `low` to `high`, both included.
+
+    Registered as `integer`.
+
+    Arguments:
+        low, high: the bounds.
+        log: whether its logarithm is what is uniform.
+        keys: see `Parameter`.
+    """
+
+    def __init__(
+        self, low: int, high: int, log: bool = False, keys: Sequence[str] | None = None
+    ) -> None:
+        super().__init__(keys)
+        self.low, self.high, self.log = low, high, log
+
+    def suggest(self, name: str, trial: BaseTrial) -> int:
+        """The value that an Optuna trial is to try."""
+        return trial.suggest_int(name, self.low, self.high, log=self.log)
+
 
 Parameters = Mapping[str, Parameter]
 Values = dict[str, Any]
@@ -39,8 +161,7 @@ def draw(parameters: Parameters, seed: int, trial: int) -> Values:
     optuna = require("optuna", "a search")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.RandomSampler(seed=trial_seed(seed, trial))
-    study = optuna.create_study(sampler=sampler)
-    return suggest(parameters, study.ask())
+    return suggest(parameters, optuna.create_study(sampler=sampler).ask())
 
 
 def put(config: Mapping[str, Any], parameters: Parameters, values: Values) -> dict[str, Any]:
@@ -63,12 +184,7 @@ def space_problems(config: Mapping[str, Any], parameters: Parameters) -> Iterato
             varied.add(key)
     for name, parameter in parameters.items():
         for value in parameter.examples():
-            try:
-                changed = put(config, parameters, {name: value})
-            except ConfigError as error:
-                yield name, f"{json.dumps(value)}: {error}"
-                break
-            problems = check(Experiment, changed)
+            problems = _problems(config, parameters, {name: value})
             if problems:
                 yield name, f"{json.dumps(value)}: {problems[0]}"
                 break
@@ -80,11 +196,15 @@ def trial_problems(
     """A message for the first trial of a random search whose values do not go together."""
     for trial in range(num_trials if parameters else 0):
         values = draw(parameters, seed, trial)
-        try:
-            problems = check(Experiment, put(config, parameters, values))
-        except ConfigError as error:
-            problems = error.problems
+        problems = _problems(config, parameters, values)
         if problems:
             drawn = json.dumps(values)
-            yield f"trial {trial + 1} draws what does not go together, {drawn}: {problems[0]}"
+            yield f"trial {trial} draws what does not go together, {drawn}: {problems[0]}"
             return
+
+
+def _problems(config: Mapping[str, Any], parameters: Parameters, values: Values) -> list[Problem]:
+    try:
+        return check(Experiment, put(config, parameters, values))
+    except ConfigError as error:
+        return error.problems

@@ -1,94 +1,329 @@
-"""Optuna's study of a search: opened, by several processes or again and again, as one search's."""
+"""Searches as Optuna studies: which process runs which trial, and what is kept of it."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
-from sopa_plugin.comparisons.locks import locked
-from sopa_plugin.errors import UserError
+from filelock import FileLock, Timeout
+
+from sopa_plugin.comparisons.search import Search
+from sopa_plugin.comparisons.single_run import Result, remove_run, run_once
+from sopa_plugin.comparisons.space import put, suggest, trial_seed
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.extras import require
-from sopa_plugin.files import write_file
+from sopa_plugin.registry import ConfigError
+from sopa_plugin.training.metrics import Metrics
 
 if TYPE_CHECKING:
-    from optuna import Study
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial, Trial
 
-STUDY = "sopa_plugin"
-SETTINGS = "search"  # what the search is, among the study's attributes
-LOCK = ".study.lock"  # held while the study is opened and while a trial is taken
+JOURNAL = "studies.log"
+HEARTBEAT = 20  # seconds; a trial that has missed three is abandoned
+FAILURE = "failure"  # why a trial failed, among its attributes
 
 
-def open_study(
-    folder: Path,
-    storage: str | None,
-    settings: Mapping[str, Any],
-    direction: Literal["minimize", "maximize"],
-    pruner: Literal["none", "median"],
-) -> Study:
-    """The study in a folder, made or found.
+class Storage:
+    """Where studies are kept, for any number of processes at the same time.
 
     Arguments:
-        folder: of the search.
-        storage: an Optuna storage URL; by default a journal file in the folder.
-        settings: what must be the same for the search to go on, as JSON holds it.
-        direction: of the metric.
-        pruner: whether bad trials are stopped early.
+        folder: trials are run in it; the studies are in a journal file there.
+        url: of an Optuna storage (`sqlite:///...`, `postgresql://...`) that has the studies
+            instead; then machines need not share the folder.
 
-    Raises `UserError` if the study is another search's, or another folder's.
+    Raises `UserError` if the storage cannot be opened, or holds what an older version has left.
     """
-    optuna = require("optuna", "a search")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    pruners = {"none": optuna.pruners.NopPruner, "median": optuna.pruners.MedianPruner}
-    with locked(folder / LOCK):
-        study = optuna.create_study(
-            study_name=STUDY,
-            storage=_open_storage(optuna, folder, storage),
-            direction=direction,
-            pruner=pruners[pruner](),
-            load_if_exists=True,
-        )
-        if storage is not None:  # the locks that tell which trials are being run are in the folder
-            settings = {**settings, "folder": _name_of(folder)}
-        before = study.user_attrs.get(SETTINGS)
-        if before is None:
-            study.set_user_attr(SETTINGS, settings)
-            return study  # type: ignore[no-any-return]
-        # a setting that is not among them came with a later version
-        changed = sorted(key for key in settings if before.get(key, settings[key]) != settings[key])
-        if changed:
-            raise UserError(
-                f"{folder}: the search in this folder is another one; it differs in "
-                f"{', '.join(changed)}. Go on with the same, or choose another folder with -s"
-            )
-    return study  # type: ignore[no-any-return]
+
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        optuna = require("optuna", "a search")
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        for old in (folder / "study.log", *folder.glob("results/*/*.json")):
+            if old.is_file():
+                raise UserError(
+                    f"{old}: left by an earlier version of sopa_plugin, whose searches and results "
+                    "this one does not read; choose another folder with -s, or move it away"
+                )
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.has_heartbeat = url is not None
+        self.optuna = _open_journal(folder / JOURNAL) if url is None else _open_database(url)
+
+    def lock(self, name: str) -> FileLock:
+        """A lock that the system takes away when its holder ends, even by a crash."""
+        file = self.folder / "trials" / f"{name}.lock"
+        file.parent.mkdir(exist_ok=True)
+        return FileLock(file)
+
+    def forget(self, search: Search) -> None:
+        """Deletes what is known of a search."""
+        with suppress(KeyError):
+            optuna = require("optuna", "a search")
+            optuna.delete_study(study_name=search.digest, storage=self.optuna)
 
 
-def _name_of(folder: Path) -> str:
-    """A name that the folder keeps when it is moved, or mounted elsewhere."""
-    file = folder / ".name"
-    if not file.is_file():
-        write_file(file, uuid4().hex)
-    return file.read_text(encoding="utf-8")
+@dataclass(frozen=True)
+class Outcome:
+    """What running a trial came to, in words."""
+
+    text: str
+    failed: bool
 
 
-def _open_storage(optuna: Any, folder: Path, storage: str | None) -> Any:
-    if storage is not None:
+class Study:
+    """The Optuna study of a search, found in a storage by the search's digest, or made.
+
+    Trial `n` is Optuna's trial number `n`, and whoever runs it draws the same values for it. A
+    process that runs one shows that it lives: by heartbeats where the storage is a database, else
+    by a lock on a file. A trial that was begun, and that no living process works on, is done again
+    as the same trial.
+
+    Arguments:
+        search: what is searched.
+        name: for messages; without parameters, that of its single run.
+        storage: where it is kept.
+    """
+
+    def __init__(self, search: Search, name: str, storage: Storage) -> None:
+        self.search, self.name, self.storage = search, name, storage
+        self._final: list[FrozenTrial] | None = None  # once all trials have ended
+        optuna = require("optuna", "a search")
+        pruners = {"none": optuna.pruners.NopPruner, "median": optuna.pruners.MedianPruner}
+        options = {
+            "study_name": search.digest,
+            "storage": storage.optuna,
+            "pruner": pruners[search.pruner](),
+        }
         try:
-            return optuna.storages.get_storage(storage)
-        except Exception as error:  # whatever SQLAlchemy makes of a wrong URL
-            raise UserError(f"--storage {storage}: cannot be opened ({error})") from error
+            self.optuna = optuna.load_study(**options)
+        except KeyError:
+            direction = "maximize" if search.metric[0] == "+" else "minimize"
+            self.optuna = optuna.create_study(**options, direction=direction, load_if_exists=True)
+            self.optuna.set_user_attr("name", name)
+            self.optuna.set_user_attr("search", search.settings)
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        """Those that there are yet, in order, but none beyond the number that is wanted."""
+        if self._final is not None:
+            return self._final
+        trials: list[FrozenTrial] = self.optuna.get_trials(deepcopy=False)
+        trials = trials[: self.search.num_trials]
+        if len(trials) == self.search.num_trials and all(
+            each.state.is_finished() for each in trials
+        ):
+            self._final = trials
+        return trials
+
+    @property
+    def ended(self) -> list[FrozenTrial]:
+        """Those that need not be run again: complete, pruned or failed."""
+        return [each for each in self.trials if each.state.is_finished()]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all have ended."""
+        return len(self.ended) == self.search.num_trials
+
+    @property
+    def is_running(self) -> bool:
+        """Whether some process works on one, or did."""
+        return any(each.state.name == "RUNNING" for each in self.trials)
+
+    @property
+    def complete(self) -> list[FrozenTrial]:
+        """Those with a result; the best first, and of equals the earlier one."""
+        sign = -1 if self.search.metric[0] == "+" else 1
+        complete = [each for each in self.trials if each.state.name == "COMPLETE"]
+        return sorted(complete, key=lambda each: sign * float(each.value or 0))
+
+    @property
+    def failure(self) -> str | None:
+        """Why the first trial that failed did."""
+        failures = [each.user_attrs[FAILURE] for each in self.ended if FAILURE in each.user_attrs]
+        return failures[0] if failures else None
+
+    def run_next(self) -> Outcome | None:
+        """Runs the first trial that is to be run and that no process works on, if there is one.
+
+        Raises `UserError` for what is no fault of the trial, which is then to be run once more.
+        """
+        if self.is_done:
+            return None
+        with ExitStack() as held:
+            with self.storage.lock("taking"):
+                self._put_back_abandoned()
+                trial = self._take(held)
+            if trial is None:
+                return None
+            return self._run(trial)
+
+    def _put_back_abandoned(self) -> None:
+        running = [each for each in self.trials if each.state.name == "RUNNING"]
+        if running and self.storage.has_heartbeat:
+            stale = set(self.optuna._storage._get_stale_trial_ids(self.optuna._study_id))
+            running = [each for each in running if each._trial_id in stale]
+        elif running:
+            running = [each for each in running if not self._is_locked(each.number)]
+        for each in running:
+            self._set_state(each, "WAITING")
+
+    def _take(self, held: ExitStack) -> Trial | None:
+        """A trial that waits, or a new one, begun and held."""
+        optuna = require("optuna", "a search")
+        while True:
+            trials = self.trials
+            for each in trials:
+                if each.state.name == "WAITING":
+                    with ExitStack() as signs:
+                        signs.enter_context(self._sign_of_life(each))
+                        if self._set_state(each, "RUNNING"):
+                            held.enter_context(signs.pop_all())
+                            return optuna.Trial(self.optuna, each._trial_id)  # type: ignore[no-any-return]
+            if len(trials) == self.search.num_trials:
+                return None
+            self.optuna.enqueue_trial({})
+
+    @contextmanager
+    def _sign_of_life(self, trial: FrozenTrial) -> Iterator[None]:
+        if not self.storage.has_heartbeat:
+            with self._lock(trial.number):
+                yield
+            return
+        from optuna.storages._heartbeat import get_heartbeat_thread
+
+        storage = self.optuna._storage
+        storage.record_heartbeat(trial._trial_id)  # before it is begun, lest it never be stale
+        with get_heartbeat_thread(trial._trial_id, storage):
+            yield
+
+    def _is_locked(self, number: int) -> bool:
+        try:
+            with self._lock(number).acquire(timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    def _lock(self, number: int) -> FileLock:
+        return self.storage.lock(f"{self.search.digest}.{number}")
+
+    def _set_state(
+        self, trial: FrozenTrial | Trial, state: str, values: list[float] | None = None
+    ) -> bool:
+        """Whether the trial is in this state now, by this process."""
+        optuna = require("optuna", "a search")
+        with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another one did it meanwhile
+            wanted = optuna.trial.TrialState[state]
+            return bool(
+                self.optuna._storage.set_trial_state_values(trial._trial_id, wanted, values)
+            )
+        return False
+
+    def _run(self, trial: Trial) -> Outcome:
+        optuna = require("optuna", "a search")
+        search, folder = self.search, self.storage.folder / "trials"
+        folder /= f"{search.digest}.{trial.number}"
+        samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
+        self.optuna.sampler = samplers[search.sampler](seed=trial_seed(search.seed, trial.number))
+        values = suggest(search.parameters, trial)
+        label = f"{self.name} trial {trial.number}".strip() if search.parameters else self.name
+
+        def on_epoch(metrics: Metrics) -> None:
+            if search.pruner != "none":
+                trial.report(metrics[f"validation_{search.metric[1:]}"], metrics["epoch"])
+                if trial.should_prune():
+                    raise optuna.TrialPruned
+
+        try:
+            result = self._known(trial)
+            if result is None:
+                config = put(search.base, search.parameters, values)
+                result = run_once(config, folder, on_epoch)
+            value = result.dev(search.metric)
+            if not math.isfinite(value):
+                raise TrainingFailed(f"training diverged: the best dev {search.metric} is {value}")
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):
+                for key, each in asdict(result).items():
+                    trial.set_user_attr(key, each)
+            self._set_state(trial, "COMPLETE", [value])
+            text, failed = _in_words(result), False
+        except optuna.TrialPruned:
+            self._set_state(trial, "PRUNED")
+            text, failed = "pruned", False
+        except (
+            TrainingFailed,
+            ConfigError,
+        ) as error:  # the latter of values that do not go together
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):
+                trial.set_user_attr(FAILURE, str(error))
+            self._set_state(trial, "FAIL")
+            text, failed = f"failed: {error}", True
+        except BaseException as error:
+            with suppress(Exception):
+                self._set_state(trial, "WAITING")
+            if isinstance(error, UserError):
+                raise UserError(f"{label}: {error}") from error
+            raise
+        remove_run(folder)
+        drawn = f": {json.dumps(values)}" if values else ""
+        return Outcome(f"{label}: {text}{drawn}", failed)
+
+    def _known(self, trial: Trial) -> Result | None:
+        """The result of another trial that drew the same values."""
+        for each in self.ended:
+            if each.number != trial.number and each.params == trial.params:
+                if FAILURE in each.user_attrs:
+                    raise TrainingFailed(each.user_attrs[FAILURE])
+                if each.state.name == "COMPLETE":
+                    return result_of(each)
+        return None
+
+
+def result_of(trial: FrozenTrial) -> Result:
+    """The figures of a complete trial."""
+    return Result(**{each.name: trial.user_attrs[each.name] for each in fields(Result)})
+
+
+def _in_words(result: Result) -> str:
+    metrics = result.metrics
+    parts = [
+        f"dev loss {metrics['best_validation_loss']:.4f}",
+        f"accuracy {metrics['best_validation_accuracy']:.4f}",
+    ]
+    if "test_accuracy" in metrics:
+        parts.append(f"test accuracy {metrics['test_accuracy']:.4f}")
+    return f"{', '.join(parts)}, {metrics['training_epochs']} epochs, {result.seconds:.0f} s"
+
+
+def _open_database(url: str) -> BaseStorage:
+    storages = require("optuna.storages", "a search")
+    try:
+        with warnings.catch_warnings():  # heartbeats are an experimental feature of Optuna's
+            warnings.simplefilter("ignore")
+            return storages.RDBStorage(  # type: ignore[no-any-return]
+                url, heartbeat_interval=HEARTBEAT, grace_period=3 * HEARTBEAT
+            )
+    except Exception as error:  # whatever SQLAlchemy makes of a wrong URL
+        raise UserError(f"--storage {url}: cannot be opened ({error})") from error
+
+
+def _open_journal(file: Path) -> BaseStorage:
     journal = require("optuna.storages.journal", "a search")
-    file = folder / "study.log"
     lock = journal.JournalFileOpenLock(str(file))
     _cut_half_line(file, lock)
     try:
-        return optuna.storages.JournalStorage(journal.JournalFileBackend(str(file), lock_obj=lock))
+        backend = journal.JournalFileBackend(str(file), lock_obj=lock)
+        return journal.JournalStorage(backend)  # type: ignore[no-any-return]
     except (ValueError, KeyError) as error:
         raise UserError(
-            f"{file}: damaged ({error}); mend it, or delete it to begin the search anew"
+            f"{file}: damaged ({error}); mend it, or delete it to begin anew"
         ) from error
 
 

@@ -1,10 +1,10 @@
-"""The figures of an experiment, cell by cell."""
+"""What cells came to: mean accuracies, and whether one model is better than another or luckier."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,12 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.comparisons.description import Cell, Description
-from sopa_plugin.comparisons.runner import CellState
+from sopa_plugin.comparisons.runner import CellRuns
 from sopa_plugin.comparisons.single_run import Result
-from sopa_plugin.comparisons.statistics import Comparison, paired_bootstrap
+from sopa_plugin.comparisons.study import result_of
 from sopa_plugin.errors import UserError
 
 logger = logging.getLogger(__name__)
+RESAMPLES = 10_000
+_AT_ONCE = 2**22  # numbers drawn, which bounds the memory
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired bootstrap test.
+
+    Attributes:
+        difference: of the accuracies, first minus second.
+        low, high: 95 % confidence interval of it.
+        p: two-sided p-value of no difference.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p: float
 
 
 @dataclass(frozen=True)
@@ -42,7 +60,7 @@ class CellSummary:
     parameters: dict[str, int]
     seconds: float
     runs: int
-    comparison: Comparison | None
+    comparison: Difference | None
     config: dict[str, Any]
 
     @property
@@ -61,48 +79,48 @@ class CellSummary:
         return {**plain.pop("cell"), "mean": self.mean, "deviation": self.deviation, **plain}
 
 
-def too_small(states: Sequence[CellState]) -> list[Cell]:
+def too_small(description: Description, cells: Sequence[CellRuns]) -> list[Cell]:
     """Finished cells whose data have fewer training examples than the cell asks for."""
     return [
-        state.cell
-        for state in states
-        if state.finished and _training_examples(state) < (state.cell.size or 0)
+        cell
+        for cell, runs in zip(description.cells(), cells, strict=True)
+        if runs.results and runs.results[0].metrics["training_examples"] < (cell.size or 0)
     ]
 
 
-def _training_examples(state: CellState) -> int:
-    assert state.finished is not None
-    return int(state.finished[0].metrics["training_examples"])
+def summarize(description: Description, cells: Sequence[CellRuns]) -> dict[Cell, CellSummary]:
+    """Every cell that is finished, in order, but those that are `too_small`.
 
-
-def summarize(description: Description, states: Sequence[CellState]) -> dict[Cell, CellSummary]:
-    """Every cell that is finished, in order, but those that are `too_small`."""
-    results = {state.cell: state.finished for state in states}
-    small = too_small(states)
+    Arguments:
+        description: of the comparison.
+        cells: what is known of its cells, in their order.
+    """
+    runs = dict(zip(description.cells(), cells, strict=True))
+    results = {cell: each.results for cell, each in runs.items()}
     summaries = {}
-    for state in states:
-        finals = results[state.cell]
-        if finals is None or state.cell in small:
+    small = too_small(description, cells)
+    for cell, finals in results.items():
+        if finals is None or cell in small:
             continue
         rival = None
-        if description.reference not in (None, state.cell.model):
-            rival = results.get(Cell(state.cell.data, description.reference, state.cell.size))
-        trials = [each for each in state.results.values() if isinstance(each, Result)]
-        distinct = {json.dumps(each.config): each for each in [*trials, *finals]}
-        summaries[state.cell] = CellSummary(
-            cell=state.cell,
-            accuracies=[100 * _test_accuracy(state.cell, each) for each in finals],
+        if description.reference not in (None, cell.model):
+            rival = results.get(Cell(cell.data, str(description.reference), cell.size))
+        every = [*map(result_of, runs[cell].search.complete), *finals]
+        distinct = {json.dumps(each.config, sort_keys=True): each for each in every}
+        summaries[cell] = CellSummary(
+            cell=cell,
+            accuracies=[100 * _test_accuracy(cell, each) for each in finals],
             training_examples=finals[0].metrics["training_examples"],
             parameters=parameter_counts(finals[0].metrics),
             seconds=sum(each.seconds for each in distinct.values()),
             runs=len(distinct),
-            comparison=_compare(state.cell, finals, rival) if rival else None,
+            comparison=_compare(cell, finals, rival) if rival else None,
             config=finals[0].config,
         )
     return summaries
 
 
-def parameter_counts(metrics: dict[str, Any]) -> dict[str, int]:
+def parameter_counts(metrics: Mapping[str, Any]) -> dict[str, int]:
     """`paper`, `trained` and `total` parameters of a run.
 
     The paper counts what is trained, features where they are given, and a SoPa encoder as the
@@ -125,19 +143,51 @@ def _test_accuracy(cell: Cell, result: Result) -> float:
     return float(result.metrics["test_accuracy"])
 
 
-def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Comparison | None:
+def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Difference | None:
     if any(each.gold != finals[0].gold for each in (*finals, *rival)):
         logger.warning(
             "%s: not compared: its models were tested on different examples, so the data must have "
-            "changed since some were; delete the results for %s to run them again",
+            "changed since some were; run those of %s again, with --redo '%s.*'",
             cell.name,
+            cell.data,
             cell.data,
         )
         return None
-    found = paired_bootstrap(_correct(finals), _correct(rival))
-    return Comparison(100 * found.difference, 100 * found.low, 100 * found.high, found.p)
+    first, second = (np.array([each.right() for each in some]) for some in (finals, rival))
+    found = paired_bootstrap(first, second)
+    return Difference(100 * found.difference, 100 * found.low, 100 * found.high, found.p)
 
 
-def _correct(results: Sequence[Result]) -> NDArray[np.bool_]:
-    """Which seeds have which test examples right, `[seeds, examples]`."""
-    return np.array([np.array(each.gold) == np.array(each.predicted) for each in results])
+def paired_bootstrap(
+    first: NDArray[np.bool_], second: NDArray[np.bool_], resamples: int = RESAMPLES, seed: int = 0
+) -> Difference:
+    """Compares two models on the same test examples with the same seeds.
+
+    Both seeds and test examples are resampled with replacement (the "pigeonhole" bootstrap of
+    Owen, 2007), so that neither a lucky seed nor a lucky test set makes a difference; seeds are
+    spread by sqrt(S / (S - 1)) first, as resampling S of them varies too little by that. Of three
+    seeds that differ much it cannot learn more than they show: if all agree by chance, p is small.
+
+    Arguments:
+        first, second: which seeds have which examples right, `[seeds, examples]`, both alike.
+        resamples: how often to resample.
+        seed: of the resampling.
+    """
+    differences = first.astype(int) - second.astype(int)
+    seeds, examples = differences.shape
+    # Examples on which the seeds differ alike are one kind: to resample is to draw their numbers.
+    kinds, numbers = np.unique(differences, axis=1, return_counts=True)
+    random = np.random.default_rng(seed)
+    resampled = np.empty(resamples)
+    for some in np.array_split(resampled, -(-resamples * len(numbers) // _AT_ONCE)):
+        drawn = random.multinomial(examples, numbers / examples, size=len(some))
+        # shape: [resamples, seeds]
+        by_seed = drawn @ kinds.T / examples
+        mean = by_seed.mean(axis=1, keepdims=True)
+        spread = mean + (by_seed - mean) * np.sqrt(seeds / max(seeds - 1, 1))
+        drawn_seeds = random.integers(seeds, size=spread.shape)
+        some[:] = np.take_along_axis(spread, drawn_seeds, axis=1).mean(axis=1)
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    tail = min((resampled <= 0).sum(), (resampled >= 0).sum())
+    p = min(1.0, 2 * (int(tail) + 1) / (resamples + 1))
+    return Difference(float(differences.mean()), float(low), float(high), p)

@@ -72,11 +72,12 @@ def description() -> dict[str, Any]:
 
 def run_experiment(description: dict[str, Any], folder: Path, cells: int | None = None) -> Runner:
     """Runs an experiment in this process, or its first cells, as if it were interrupted then."""
-    runner = Runner(build(Description, description), folder)
-    for number, _ in enumerate(runner.run(workers=0), start=1):
+    compared = build(Description, description)
+    runner = Runner(compared.plans(), folder)
+    for number, _ in enumerate(runner.run(), start=1):
         if number == cells:
             break
-    write_report(runner.description, runner.states, folder / "report")
+    write_report(compared, runner.cells, folder / "report")
     return runner
 
 

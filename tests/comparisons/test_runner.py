@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 
+import optuna
 import pytest
 
-from sopa_plugin.comparisons import Description, Runner, runner, single_run
-from sopa_plugin.comparisons.workers import worker_pool
+from sopa_plugin.comparisons import Description, Runner, runner, single_run, study
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import build
 
@@ -24,19 +24,32 @@ def test_every_run_is_there_and_the_best_trial_was_taken(whole):
         ("hard", None),
         ("dan", None),
     ]
+    # Optuna alone reads what is kept
+    backend = optuna.storages.journal.JournalFileBackend(str(whole / "studies.log"))
+    storage = optuna.storages.JournalStorage(backend)
+    studies = [
+        optuna.load_study(study_name=name, storage=storage)
+        for name in optuna.get_all_study_names(storage)
+    ]
+    by_name = {each.user_attrs["name"]: each for each in studies}
+    assert len(studies) == len(by_name) == 8
     for cell in cells:
         name = f"sst.{cell['model']}.{cell['size'] or 'all'}"
-        results = [
-            json.loads(each.read_text()) for each in (whole / "results" / name).glob("*.json")
-        ]
-        trials = [each for each in results if each["config"]["seed"] == 1]
-        best = min(trials, key=lambda each: each["metrics"]["best_validation_loss"])
+        best = by_name[name].best_trial.user_attrs
+        other = by_name[f"{name} seed 2"].best_trial.user_attrs
+        (final,) = by_name[name].user_attrs["finals"].values()
+        assert final == by_name[f"{name} seed 2"].study_name
         assert cell["config"] == best["config"]
-        assert cell["accuracies"][0] == pytest.approx(100 * best["metrics"]["test_accuracy"])
-        right = sum(g == p for g, p in zip(best["gold"], best["predicted"], strict=True))
-        assert right / len(best["gold"]) == pytest.approx(best["metrics"]["test_accuracy"])
-        # nothing but results stays
-        assert {each.suffix for each in (whole / "results" / name).iterdir()} == {".json", ".lock"}
+        assert best["config"]["seed"] == 1
+        assert other["config"]["seed"] == 2
+        assert other["config"]["model"] == best["config"]["model"]
+        for accuracy, run in zip(cell["accuracies"], (best, other), strict=True):
+            assert accuracy == pytest.approx(100 * run["metrics"]["test_accuracy"])
+            result = single_run.Result(**run)
+            assert result.right().mean() == pytest.approx(run["metrics"]["test_accuracy"])
+            assert len(result.right()) == result.examples == 100
+    # nothing but results stays of a run
+    assert {each.suffix for each in (whole / "trials").iterdir()} == {".lock"}
 
 
 def test_interrupted_and_gone_on_with_gives_the_same_table(whole, description, tmp_path, tools):
@@ -49,16 +62,16 @@ def test_interrupted_and_gone_on_with_gives_the_same_table(whole, description, t
 
 
 def test_what_is_done_is_not_done_again(whole, description, monkeypatch):
-    def refuse(*_):
-        raise AssertionError("nothing is left to run")
-
-    monkeypatch.setattr(runner, "_work", refuse)
-    again = Runner(build(Description, description), whole)
-    assert again.done == again.total == 16
-    assert list(again.run(workers=0)) == []
-    # another experiment finds the results it has in common
+    monkeypatch.setattr(study, "run_once", None)
+    again = Runner(build(Description, description).plans(), whole)
+    assert again.done == again.total == 12
+    assert list(again.run()) == []
+    # another comparison finds what it has in common, whatever it calls it
     description |= {"models": description["models"][:1], "sizes": [None], "reference": None}
-    assert list(Runner(build(Description, description), whole).run(workers=0)) == []
+    description["models"][0]["name"] = "other"
+    found = Runner(build(Description, description).plans(), whole)
+    assert list(found.run()) == []
+    assert found.done == 3
 
 
 def test_a_failed_trial_is_passed_over_and_not_tried_again(
@@ -69,70 +82,58 @@ def test_a_failed_trial_is_passed_over_and_not_tried_again(
     frequency = {"keys": ["model.min_frequency"], "values": [3, 100_000]}
     description["models"][0]["parameters"] = {"frequency": frequency}
     description["tuning"] |= {"num_trials": 6}
-    run_experiment(description, tmp_path)
+    done = run_experiment(description, tmp_path)
     assert table(tmp_path)[1][0]["config"]["model"]["min_frequency"] == 3
     assert "failed: model.min_frequency: no pattern is in 100000 of the" in caplog.text
-    assert "(to try again, delete " in caplog.text
-    # nothing but results stays
-    kept = {each.suffix for each in (tmp_path / "results" / "sst.hard.all").iterdir()}
-    assert kept == {".json", ".lock"}
+    states = [each.state.name for each in done.cells[0].search.trials]
+    assert set(states) == {"COMPLETE", "FAIL"}
+    # what was drawn before is not run again: one complete trial, and the second seed
+    assert table(tmp_path)[1][0]["runs"] == 2
+    assert states.count("COMPLETE") > 1
 
-    monkeypatch.setattr(runner, "_work", None)  # nothing is left to run
-    again = Runner(build(Description, description), tmp_path)
-    assert [each.finished is not None for each in again.states] == [True]
-    assert list(again.run(workers=0)) == []
+    monkeypatch.setattr(study, "run_once", None)  # nothing is left to run
+    again = Runner(build(Description, description).plans(), tmp_path)
+    assert [each.results is not None for each in again.cells] == [True]
+    assert list(again.run()) == []
     monkeypatch.undo()
 
     description["models"][0]["parameters"]["frequency"]["values"] = [100_000]
     for _ in range(2):
-        message = r"sst\.hard\.all: every trial failed: model\.min_freq.*\(to try again, delete "
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(
+            UserError, match=r"^sst\.hard\.all: no trial came to an end: model\.min_freq"
+        ):
             run_experiment(description, tmp_path)
-
-
-def test_what_is_no_fault_of_a_trial_ends_the_experiment(description, tmp_path, monkeypatch):
-    description |= {"models": description["models"][:1], "sizes": [None], "reference": None}
-
-    def full_disk(*_):
-        raise UserError("the model cannot be written")
-
-    monkeypatch.setattr(runner, "_work", full_disk)
-    with pytest.raises(UserError, match=r"sst\.hard\.all trial 1: the model cannot be written"):
-        list(Runner(build(Description, description), tmp_path).run(workers=0))
-    monkeypatch.undo()
-    done = Runner(build(Description, description), tmp_path)
-    assert done.done == 0
-    assert len(list(done.run(workers=0))) == 1
 
 
 def test_a_cell_that_cannot_be_finished_does_not_hold_up_the_others(description, tmp_path):
     description |= {"sizes": [None], "reference": None}
     description["models"][0]["parameters"] = {}
     description["models"][0]["config"]["model"]["min_frequency"] = 100_000
-    done = Runner(build(Description, description), tmp_path)
+    found = Runner(build(Description, description).plans(), tmp_path)
     finished = []
-    with pytest.raises(UserError, match=r"^sst\.hard\.all: every trial failed: [^\n]*$"):
-        finished.extend(each.cell.name for each in done.run(workers=0))
+    with pytest.raises(UserError, match=r"^sst\.hard\.all: no trial came to an end: [^\n]*$"):
+        finished.extend(each.plan.name for each in found.run())
     assert finished == ["sst.dan.all"]
 
 
-@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"config": ', "null"])
-def test_a_damaged_result_is_made_again(whole, description, tmp_path, tools, damage, caplog):
-    run_experiment, table = tools
-    description |= {"models": description["models"][:1], "sizes": [None], "reference": None}
-    shutil.copytree(whole / "results", tmp_path / "results")
-    (broken, *_) = sorted((tmp_path / "results" / "sst.hard.all").glob("*.json"))
-    broken.write_text(damage)
-    run_experiment(description, tmp_path)
-    assert f"{broken}: no result" in caplog.text
-    (cell,) = table(tmp_path)[1]
-    (expected,) = [each for each in table(whole)[1] if each["model"] == "hard" and not each["size"]]
-    assert cell["accuracies"] == expected["accuracies"]
+def test_a_class_that_a_subset_lost_fails_its_cell(description, tmp_path):
+    for split, rare in (("train", 2), ("dev", 1), ("test", 1)):
+        lines = ["good\tit is fine and good"] * 30 + ["bad\tit is poor and bad"] * 30
+        (tmp_path / f"{split}.tsv").write_text(
+            "\n".join(["label\ttext", *lines, *["odd\tit is strange"] * rare])
+        )
+    description["data"][0]["config"]["dataset"] = {"type": "text", "path": str(tmp_path)}
+    description |= {"models": description["models"][:1], "sizes": [4, None], "reference": None}
+    found = Runner(build(Description, description).plans(), tmp_path / "results")
+    finished = []
+    with pytest.raises(UserError, match=r"^sst\.hard\.4: no trial came to an end: .*\bodd\b"):
+        finished.extend(each.plan.name for each in found.run())
+    assert finished == ["sst.hard.all"]
 
 
 def test_a_run_that_was_half_deleted_is_made_again(description, tmp_path, monkeypatch):
-    cell = build(Description, description).cells()[0]
-    config = build(Description, description).config(cell, 1)
+    compared = build(Description, description)
+    config = compared.config(compared.cells()[0], 1)
 
     remove = shutil.rmtree
 
@@ -146,19 +147,32 @@ def test_a_run_that_was_half_deleted_is_made_again(description, tmp_path, monkey
     with pytest.raises(KeyboardInterrupt):
         single_run.run_once(config, tmp_path / "run")
     monkeypatch.undo()
-    assert len(single_run.run_once(config, tmp_path / "run").predicted) > 0
+    assert len(single_run.run_once(config, tmp_path / "run").right()) > 0
 
 
-def test_results_on_other_examples_are_not_compared(description, tmp_path, tools, caplog):
+def test_results_on_other_examples_are_not_compared_until_run_again(
+    description, tmp_path, tools, caplog
+):
     run_experiment, table = tools
     description |= {"sizes": [60]}
-    run_experiment(description, tmp_path)
-    for file in (tmp_path / "results" / "sst.hard.60").glob("*.json"):
-        result = json.loads(file.read_text())
-        file.write_text(json.dumps({**result, "gold": result["gold"][1:] + result["gold"][:1]}))
-    run_experiment(description, tmp_path)
+    description["models"][1]["parameters"] = {}
+    data = tmp_path / "data"
+    shutil.copytree(description["data"][0]["config"]["dataset"]["path"], data)
+    description["data"][0]["config"]["dataset"]["path"] = str(data)
+    run_experiment({**description, "models": description["models"][1:]}, tmp_path / "out")
+    lines = (data / "test.txt").read_text().splitlines(keepends=True)
+    (data / "test.txt").write_text("".join(lines[1:]))
+    run_experiment(description, tmp_path / "out")
     assert "sst.hard.60: not compared: its models were tested on different examples" in caplog.text
-    assert [each["comparison"] for each in table(tmp_path)[1]] == [None, None]
+    assert "--redo 'sst.*'" in caplog.text
+    assert [each["comparison"] for each in table(tmp_path / "out")[1]] == [None, None]
+    found = Runner(build(Description, description).plans(), tmp_path / "out")
+    found.redo("sst.dan.*")
+    assert [each.done for each in found.cells] == [3, 0]
+    run_experiment(description, tmp_path / "out")
+    assert table(tmp_path / "out")[1][0]["comparison"] is not None
+    with pytest.raises(UserError, match=r"--redo sst\.cnn: no such cell; expected one of sst\.ha"):
+        found.redo("sst.cnn")
 
 
 def test_more_examples_than_there_are_is_left_open(description, tmp_path, tools):
@@ -172,13 +186,30 @@ def test_more_examples_than_there_are_is_left_open(description, tmp_path, tools)
     assert "**SST: the embedded sample; figures say nothing about real data.**" in text
 
 
-def _die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
+PLUGIN = """
+import os, signal
+from sopa_plugin.data.readers import DatasetReader, SstReader
+
+@DatasetReader.register("deadly")
+class DeadlyReader(SstReader):
+    def read(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def test_a_dead_worker_is_told_of():
-    with pytest.raises(UserError, match="a worker process died"), worker_pool(1) as pool:
-        pool.submit(_die).result()
+def test_a_dead_worker_is_told_of(description, tmp_path):
+    (tmp_path / "deadly_plugin.py").write_text(PLUGIN)
+    description["data"][0]["config"]["dataset"]["type"] = "deadly"
+    file = tmp_path / "deadly.json"
+    file.write_text(json.dumps(description))
+    command = [sys.executable, "-m", "sopa_plugin.experiments", str(file), "--workers", "2"]
+    command += ["-s", str(tmp_path / "out"), "--include-package", "deadly_plugin"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    found = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert found.returncode == 1
+    assert "error: a worker process died" in found.stderr
 
 
 def test_killed_while_training_and_started_again(whole, description, tmp_path, tools):
@@ -187,26 +218,68 @@ def test_killed_while_training_and_started_again(whole, description, tmp_path, t
     file.write_text(json.dumps(description))
     command = [sys.executable, "-m", "sopa_plugin.experiments", str(file), "--workers", "2"]
     process = subprocess.Popen([*command, "-s", str(tmp_path)], stderr=subprocess.DEVNULL)
-    results = tmp_path / "results"
     deadline = time.monotonic() + 300
-    while not list(results.glob("*/*.run")) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        trials = tmp_path / "trials"
+        if trials.is_dir() and any(each.is_dir() for each in trials.iterdir()):
+            break
         assert process.poll() is None
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert len(list(results.glob("*/*.json"))) < 12  # it was not done
-    run_experiment(description, tmp_path)  # waits for the locks, which the workers' end frees
+    assert Runner(build(Description, description).plans(), tmp_path).done < 12
+    run_experiment(description, tmp_path)  # waits for what the workers hold until they end too
     assert table(tmp_path) == table(whole)
 
 
-def test_command_reports_and_prints(whole, description, tmp_path, capsys):
-    from sopa_plugin.comparisons.__main__ import main
+def test_workers_share_out_gpus(tmp_path):
+    gpus = [runner._gpu_of_worker(tmp_path, ["4", "7"]) for _ in range(3)]
+    assert gpus == ["4", "7", "4"]
+    runner._locks.pop(1).release()  # as its end does it
+    assert runner._gpu_of_worker(tmp_path, ["4", "7"]) == "7"
+
+
+def test_command_reports_prints_and_keeps_tables(whole, description, tmp_path, capsys):
+    from sopa_plugin.experiments import main
 
     file = tmp_path / "report.json"
     file.write_text(json.dumps(description))
-    main([str(file), "-s", str(whole), "--report"])
+    page = tmp_path / "docs" / "README.md"
+    page.parent.mkdir()
+    mark = "<!-- report.{} -->\n{}<!-- end -->\n"
+    page.write_text(
+        "before\n"
+        + mark.format("accuracy", "old\n")
+        + "between\n"
+        + mark.format("curve", "")
+        + "<!-- other.accuracy -->\nleft alone\n<!-- end -->\n"
+    )
+    main([str(file), "-s", str(whole), "--report", "--into", str(page)])
     printed = capsys.readouterr().out
     assert printed.startswith("# Small")
     assert "4 of 4 cells are finished" in printed
+    kept = page.read_text()
+    assert kept.startswith(
+        f"before\n<!-- report.accuracy -->\n`python -m sopa_plugin.experiments {file}`. Test "
+    )
+    assert (
+        "| – paper | 71.0 | 83.1 |\n\n† differs from DAN (p < 0.05).\n<!-- end -->\nbetween" in kept
+    )
+    assert kept.endswith(
+        "between\n<!-- report.curve -->\n![Small](../report.svg)\n<!-- end -->\n"
+        "<!-- other.accuracy -->\nleft alone\n<!-- end -->\n"
+    )
+    assert "training examples (SST)" in (tmp_path / "report.svg").read_text()
+    page.write_text("nothing\n")
+    with pytest.raises(UserError, match=r"README\.md: expected lines as <!-- report\.accuracy -->"):
+        main([str(file), "-s", str(whole), "--report", "--into", str(page)])
+    capsys.readouterr()
     main([str(file), "-s", str(tmp_path), "--report"])
     assert "0 of 4 cells are finished" in capsys.readouterr().out
+
+
+def test_results_of_an_earlier_version_are_not_misread(description, tmp_path):
+    (tmp_path / "results" / "sst.dan.all").mkdir(parents=True)
+    (tmp_path / "results" / "sst.dan.all" / "0123456789abcdef.json").write_text("{}")
+    with pytest.raises(UserError, match=r"abcdef\.json: left by an earlier version of sopa_plugin"):
+        Runner(build(Description, description).plans(), tmp_path)

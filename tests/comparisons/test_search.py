@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from sopa_plugin.cli import run_command
-from sopa_plugin.comparisons import Search, run_search, search
-from sopa_plugin.comparisons.study import SETTINGS
+from sopa_plugin.comparisons import Search, study, write_search_report
+from sopa_plugin.comparisons import run_search as run
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.registry import ConfigError, build
 
@@ -43,6 +47,13 @@ SPACE = {
 }
 
 
+def run_search(search, folder, *args):
+    """As the command does it."""
+    found = run(search, folder, *args)
+    write_search_report(found, folder)
+    return found
+
+
 def trials(folder: Path) -> dict[int, tuple]:
     found = json.loads((folder / "trials.json").read_text())
     return {each["number"]: (each["state"], each["value"], each["parameters"]) for each in found}
@@ -65,7 +76,8 @@ def test_report(whole):
     table = (whole / "trials.md").read_text().splitlines()
     assert len(table) == 2 + 4
     assert f"| {best[1]:.4f} |" in table[2]
-    assert (whole / "search.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("history.png", "parameters.png"):
+        assert (whole / name).read_bytes().startswith(b"\x89PNG")
     assert not [each for each in (whole / "trials").iterdir() if each.is_dir()]
 
 
@@ -80,7 +92,7 @@ def test_going_on_and_raising_the_number_of_trials(whole, tmp_path, monkeypatch)
     assert trials(tmp_path) == {number: trials(whole)[number] for number in (0, 1)}
     run_search(build(Search, SPACE), tmp_path)
     assert trials(tmp_path) == trials(whole)
-    monkeypatch.setattr(search, "run_once", None)  # nothing is left to run
+    monkeypatch.setattr(study, "run_once", None)  # nothing is left to run
     run_search(build(Search, SPACE), tmp_path)
 
 
@@ -96,7 +108,8 @@ def test_killed_and_two_processes_in_one_folder(whole, tmp_path):
     command = [sys.executable, "-m", "sopa_plugin.search", str(file), "-s", str(tmp_path / "run")]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
-    while not (tmp_path / "run" / "trials" / "0").is_dir() and time.monotonic() < deadline:
+    begun = tmp_path / "run" / "trials" / f"{build(Search, SPACE).digest}.0"
+    while not begun.is_dir() and time.monotonic() < deadline:
         assert first.poll() is None
         time.sleep(0.005)
     first.send_signal(signal.SIGKILL)
@@ -112,7 +125,10 @@ def test_killed_and_two_processes_in_one_folder(whole, tmp_path):
         assert found[number][2] == parameters
         assert found[number][1] == pytest.approx(value, abs=1e-4)
     ran = [
-        line.split(":")[0] for log in logs for line in log.splitlines() if line.startswith("trial")
+        line.split("] ")[1].split(":")[0]
+        for log in logs
+        for line in log.splitlines()
+        if "] trial " in line
     ]
     assert sorted(ran) == [f"trial {number}" for number in range(4)]
 
@@ -137,53 +153,92 @@ def test_a_trial_is_a_line(arguments, epochs, tmp_path, caplog):
     with pytest.raises(SystemExit) as left:
         run_command(lambda: main([str(file), "-s", str(tmp_path / "run"), *arguments]))
     assert left.value.code == 0
-    assert sum(each.startswith("trial 0: dev loss ") for each in caplog.messages) == 1
+    assert sum(each.startswith("[1/1] trial 0: dev loss ") for each in caplog.messages) == 1
     assert sum(each.startswith("epoch ") for each in caplog.messages) == epochs
     assert epochs or len(caplog.messages) == 1
 
 
-def test_database_tpe_and_pruning(tmp_path):
+def test_a_database_that_folders_share(tmp_path, monkeypatch):
     space = {**SPACE, "sampler": "tpe", "pruner": "median", "metric": "+accuracy", "num_trials": 3}
     storage = f"sqlite:///{tmp_path / 'study.db'}"
-    best = run_search(build(Search, space), tmp_path / "run", storage)
+    best = run_search(build(Search, space), tmp_path / "run", storage).complete[0]
     found = trials(tmp_path / "run")
     assert best.value == max(each[1] for each in found.values() if each[1] is not None)
-    assert (tmp_path / "study.db").is_file()
+    monkeypatch.setattr(study, "run_once", None)  # nothing is left to run
+    run_search(build(Search, space), tmp_path / "of another machine", storage)
+    assert trials(tmp_path / "of another machine") == found
     with pytest.raises(UserError, match="--storage nonsense: cannot be opened"):
         run_search(build(Search, space), tmp_path / "run", "nonsense")
 
 
-def test_a_pruned_trial_is_stopped(tmp_path, monkeypatch):
+def begin(search, folder, storage=None):
+    """A trial that is begun, as a process leaves it that is killed before it trains."""
+    found = study.Study(search, "", study.Storage(folder, storage))
+    with contextlib.ExitStack() as held:
+        assert found._take(held).number == 0
+    return found
+
+
+def test_a_trial_without_heartbeats_is_done_again(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(study, "HEARTBEAT", 1)
+    only = build(Search, {**SPACE, "num_trials": 1})
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    assert begin(only, tmp_path / "killed", storage).is_running
+    caplog.set_level(logging.INFO, "sopa_plugin.comparisons")
+    run_search(only, tmp_path / "run", storage)
+    assert "waiting for trials that run in other processes" in caplog.messages
+    assert [state for state, *_ in trials(tmp_path / "run").values()] == ["complete"]
+
+
+def test_a_trial_that_runs_elsewhere_is_waited_for(tmp_path, caplog):
+    only = build(Search, {**SPACE, "num_trials": 1})
+    lock = FileLock(begin(only, tmp_path)._lock(0).lock_file, thread_local=False)
+    lock.acquire()
+    threading.Timer(1, lock.release).start()
+    caplog.set_level(logging.INFO, "sopa_plugin.comparisons")
+    run_search(only, tmp_path)
+    assert "waiting for trials that run in other processes" in caplog.messages
+    assert trials(tmp_path)[0][0] == "complete"
+
+
+def test_a_pruned_trial_is_stopped_and_no_number(tmp_path, monkeypatch):
     import optuna
 
     monkeypatch.setattr(optuna.pruners.MedianPruner, "prune", lambda *_: _[2].number > 0)
     space = {**SPACE, "pruner": "median", "num_trials": 3}
     run_search(build(Search, space), tmp_path)
-    assert [state for state, *_ in trials(tmp_path).values()].count("pruned") == 2
+    found = trials(tmp_path)
+    assert [found[number][:2] for number in (1, 2)] == [("pruned", None)] * 2
+    assert (tmp_path / "trials.md").read_text().count("| pruned |") == 2
     assert not [each for each in (tmp_path / "trials").iterdir() if each.is_dir()]
+    monkeypatch.setattr(optuna.pruners.MedianPruner, "prune", lambda *_: True)
+    with pytest.raises(UserError, match="no trial came to an end: all were pruned"):
+        run_search(build(Search, space), tmp_path / "other")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_result_that_is_no_number_fails_its_trial(tmp_path, monkeypatch, value):
+    real = study.run_once
+
+    def diverge(config, folder, on_epoch):
+        result = real(config, folder, on_epoch)
+        return replace(result, metrics={**result.metrics, "best_validation_loss": value})
+
+    monkeypatch.setattr(study, "run_once", diverge)
+    with pytest.raises(UserError, match=f"training diverged: the best dev -loss is {value}"):
+        run_search(build(Search, {**SPACE, "num_trials": 1}), tmp_path)
 
 
 def test_what_is_no_fault_of_a_trial_ends_the_search(tmp_path, monkeypatch):
     def full_disk(*_):
         raise UserError("the model cannot be written")
 
-    monkeypatch.setattr(search, "run_once", full_disk)
-    with pytest.raises(UserError, match="cannot be written"):
+    monkeypatch.setattr(study, "run_once", full_disk)
+    with pytest.raises(UserError, match="trial 0: the model cannot be written"):
         run_search(build(Search, {**SPACE, "num_trials": 1}), tmp_path)
     monkeypatch.undo()
     run_search(build(Search, {**SPACE, "num_trials": 1}), tmp_path)  # takes the trial up again
     assert [state for state, *_ in trials(tmp_path).values()] == ["complete"]
-
-
-def test_a_trial_that_runs_elsewhere_is_waited_for(tmp_path):
-    only = build(Search, {**SPACE, "num_trials": 1})
-    study = search.study_of(only, tmp_path, None)
-    study.ask()
-    lock = search.try_lock(tmp_path / "trials" / "0.lock")
-    with lock, pytest.raises(UserError, match="1 trials are still running in other processes and"):
-        run_search(only, tmp_path)
-    run_search(only, tmp_path)
-    assert trials(tmp_path)[0][0] == "complete"
 
 
 def test_values_that_do_not_go_together_fail_their_trial(tmp_path):
@@ -202,59 +257,52 @@ def test_a_journal_that_was_cut_off_is_gone_on_with(whole, tmp_path):
     folder = tmp_path / "search"
     shutil.copytree(whole, folder)
     only = build(Search, SPACE)
-    journal = folder / "study.log"
+    journal = folder / "studies.log"
     text = journal.read_text()
     journal.write_text(text[:-20])
     run_search(only, folder)
     assert trials(folder) == trials(whole)
     for line in ("no json", "{}"):
         journal.write_text(f"{line}\n{text}")
-        with pytest.raises(UserError, match=r"study\.log: damaged"):
+        with pytest.raises(UserError, match=r"studies\.log: damaged"):
             run_search(only, folder)
 
 
-def test_a_study_that_knew_fewer_settings_is_gone_on_with(tmp_path):
-    study = search.study_of(build(Search, SPACE), tmp_path, None)
-    before = study.user_attrs[SETTINGS]
-    study.set_user_attr(SETTINGS, {key: each for key, each in before.items() if key != "sampler"})
-    search.study_of(build(Search, SPACE), tmp_path, None)
-    with pytest.raises(UserError, match="it differs in seed"):
-        search.study_of(build(Search, {**SPACE, "seed": 2}), tmp_path, None)
+def test_defaults_make_no_other_search():
+    """Nor does a setting that a later version brings, as long as it is left as it is."""
+    whole = build(Search, SPACE)
+    assert whole.settings.keys() == {"base", "parameters", "metric"}
+    same = {**SPACE, "sampler": "random", "seed": 1, "num_trials": 2}
+    assert build(Search, same).digest == whole.digest
+    assert build(Search, {**SPACE, "seed": 2}).digest != whole.digest
 
 
-def test_one_storage_is_searched_in_one_folder(tmp_path):
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    search.study_of(build(Search, SPACE), tmp_path / "a", storage)
-    with pytest.raises(UserError, match="it differs in folder"):
-        search.study_of(build(Search, SPACE), tmp_path / "b", storage)
+def test_a_search_of_an_earlier_version_is_not_misread(tmp_path):
+    (tmp_path / "study.log").write_text("{}")
+    with pytest.raises(UserError, match=r"study\.log: left by an earlier version of sopa_plugin"):
+        run_search(build(Search, SPACE), tmp_path)
 
 
 def test_a_trial_that_ended_meanwhile_is_not_abandoned(tmp_path):
-    """It ends after the running trials are listed and before its lock is tried."""
-    study = search.study_of(build(Search, SPACE), tmp_path, None)
-    trial = study.ask()
-    other = search.study_of(build(Search, SPACE), tmp_path, None)
-    listed = study.get_trials
-
-    def list_then_end(*args, **kwargs):
-        found = listed(*args, **kwargs)
-        other.tell(trial.number, 0.5)
-        return found
-
-    study.get_trials = list_then_end
-    assert search._take_abandoned(study, tmp_path) is None
+    """It ends after the running trials are listed and before they are put back."""
+    only = build(Search, {**SPACE, "num_trials": 1})
+    found = begin(only, tmp_path)
+    listed = found.optuna.get_trials(deepcopy=False)
+    found.optuna.tell(0, 0.5)
+    assert not found._set_state(listed[0], "WAITING")
+    assert found.is_done
 
 
 def test_failing_trials(tmp_path, monkeypatch):
-    real = search.run_once
+    real = study.run_once
 
     def fail(config, folder, on_epoch):
-        if folder.name != "2":
+        if not folder.name.endswith(".2"):
             raise TrainingFailed("it diverged")
         return real(config, folder, on_epoch)
 
-    monkeypatch.setattr(search, "run_once", fail)
-    best = run_search(build(Search, {**SPACE, "num_trials": 3}), tmp_path)
+    monkeypatch.setattr(study, "run_once", fail)
+    best = run_search(build(Search, {**SPACE, "num_trials": 3}), tmp_path).complete[0]
     assert best.number == 2
     assert [trials(tmp_path)[number][0] for number in range(3)] == ["fail", "fail", "complete"]
     with pytest.raises(UserError, match="no trial came to an end: it diverged"):

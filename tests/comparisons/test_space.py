@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from sopa_plugin.comparisons.parameters import Parameter
-from sopa_plugin.comparisons.space import draw, put, space_problems
-from sopa_plugin.registry import build, check
+from sopa_plugin.comparisons.space import Parameter, draw, put, space_problems
+from sopa_plugin.registry import build, check, load_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 BASE = {
     "dataset": {"type": "sst", "path": "fixtures/sst"},
@@ -85,3 +88,58 @@ def test_every_value_is_checked_before_anything_runs(parameter, message):
 )
 def test_parameters_that_make_no_sense(parameter):
     assert check(Parameter, parameter)
+
+
+DRAWS = {
+    "hard": {"C": "56205245", "min_frequency": "30680774"},
+    "dan": {"hidden": "12203242", "learning_rate": "01012222", "word_dropout": "12211232"},
+    "bilstm": {
+        "dim": "12201222",
+        "dropout": "23212112",
+        "hidden": "30430404",
+        "learning_rate": "30133220",
+    },
+    "cnn": {
+        "dropout": "12203232",
+        "filters": "12101001",
+        "hidden": "30430404",
+        "learning_rate": "30133220",
+        "window": "10022222",
+    },
+    "sopa": {
+        "dropout": "12203232",
+        "hidden": "12103003",
+        "learning_rate": "12211232",
+        "patterns": "43023111",
+    },
+    "tfidf": {"C": "56205245", "ngram": "20020000"},
+    "bag_of_vectors": {"C": "12203242"},
+    "minilm_linear": {"learning_rate": "12203232"},
+}
+"""Of the shipped spaces: which of its values each parameter has in trials 0 to 7, seed 1.
+
+Results are kept by trial, so these stay as they are.
+"""
+LIKE = {"sopa_minilm": "sopa", **{f"{name}_whitened": name for name in DRAWS}}
+"""Spaces with the values of another one."""
+SPACES = load_config(CONFIGS / "lib" / "spaces.libsonnet")
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_shipped_spaces_draw_what_they_have_always_drawn(name):
+    like = "sopa" if name.startswith("sopa_max_sum") else LIKE.get(name, name)
+    parameters = parameters_of(SPACES[name])
+    for trial in range(8):
+        assert draw(parameters, 1, trial) == {
+            key: SPACES[name][key]["values"][int(numbers[trial])]
+            for key, numbers in DRAWS[like].items()
+        }
+
+
+@pytest.mark.parametrize(
+    "file", sorted((CONFIGS / "search").glob("*.jsonnet")), ids=lambda file: file.stem
+)
+def test_shipped_searches_draw_from_these_spaces(file):
+    config = load_config(file)
+    assert config["parameters"] == SPACES[file.stem]
+    assert config.get("seed", 1) == 1

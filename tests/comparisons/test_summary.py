@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sopa_plugin.comparisons.statistics import paired_bootstrap
+from sopa_plugin.comparisons.summary import paired_bootstrap
 
 
 def test_a_model_does_not_differ_from_itself():

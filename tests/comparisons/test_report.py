@@ -5,23 +5,29 @@ import re
 
 import pytest
 
-from sopa_plugin.comparisons import Description
+from sopa_plugin.comparisons import Description, Runner
 from sopa_plugin.comparisons.description import Cell
-from sopa_plugin.comparisons.statistics import Comparison
-from sopa_plugin.comparisons.summary import CellSummary, parameter_counts
-from sopa_plugin.comparisons.tables import (
-    accuracy_table,
-    parameter_table,
-    significance_table,
+from sopa_plugin.comparisons.report import (
+    accuracy_rows,
+    latex,
+    markdown,
+    report_parts,
     thousands,
 )
+from sopa_plugin.comparisons.summary import CellSummary, Difference, parameter_counts
 from sopa_plugin.registry import build
+
+
+@pytest.fixture
+def cells(description, tmp_path):
+    """Of nothing that has been run."""
+    return Runner(build(Description, description).plans(), tmp_path).cells
 
 
 @pytest.fixture
 def summaries():
     counts = {"paper": 255_017, "trained": 200_000, "total": 1_000_000}
-    worse = Comparison(-3.0, -5.0, -1.0, 0.004)
+    worse = Difference(-3.0, -5.0, -1.0, 0.004)
 
     def cell(model, size, accuracies, comparison=None):
         key = Cell("sst", model, size)
@@ -37,7 +43,7 @@ def summaries():
 
 
 def test_accuracy_table(description, summaries):
-    table = accuracy_table(build(Description, description), summaries).markdown()
+    table = markdown(accuracy_rows(build(Description, description), summaries))
     assert table.splitlines() == [
         "| Model | SST (60) | SST (all) |",
         "| --- | --- | --- |",
@@ -48,7 +54,7 @@ def test_accuracy_table(description, summaries):
 
 
 def test_latex_has_the_same_figures_and_balances(description, summaries):
-    text = accuracy_table(build(Description, description), summaries).latex()
+    text = latex(accuracy_rows(build(Description, description), summaries))
     assert r"\textbf{71.0 $\pm$ 1.4 (255K)}" in text
     assert r"68.0 $\pm$ 0.0 (255K)$^\dagger$" in text
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
@@ -58,17 +64,18 @@ def test_latex_has_the_same_figures_and_balances(description, summaries):
 
 def test_latex_of_odd_titles(description, summaries):
     description["models"][0]["title"] = r"a & b_{1} \alpha $x$ 5 % <~^> #"
-    text = accuracy_table(build(Description, description), summaries).latex()
+    text = latex(accuracy_rows(build(Description, description), summaries))
     assert (
         r"a \& b\_\{1\} \textbackslash{}alpha \$x\$ 5 \% "
         r"$<$\textasciitilde{}\textasciicircum{}$>$ \#"
     ) in text
 
 
-def test_differences_and_parameters(description, summaries):
-    found = build(Description, description)
-    assert "-3.0 [-5.0, -1.0], p = 0.004" in significance_table(found, summaries).markdown()
-    assert "255,017 / 200,000 / 1,000,000" in parameter_table(found, summaries).markdown()
+def test_differences_and_parameters(description, summaries, cells):
+    parts = report_parts(build(Description, description), cells, summaries)
+    assert "| Hard | -3.0 [-5.0, -1.0], p = 0.004 | – |" in parts["differences"]
+    assert "| DAN |" not in parts["differences"]
+    assert "| DAN | 255,017 / 200,000 / 1,000,000 |" in parts["parameters"]
 
 
 @pytest.mark.parametrize(
