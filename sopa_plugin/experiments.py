@@ -5,27 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
     add_include_package,
     add_override,
-<<<<<<< HEAD
     build_from_file,
     make_parser,
     run_command,
     whole_number,
 )
 from sopa_plugin.errors import log_experiments_alone, require
-=======
-    log_experiments_alone,
-    run_command,
-)
-from sopa_plugin.errors import UserError
-
-if TYPE_CHECKING:
-    from sopa_plugin.comparisons import Description
->>>>>>> main
 
 BUDGET = "SOPA_BUDGET"
 
@@ -59,11 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument(
         "--workers",
-<<<<<<< HEAD
         type=whole_number(0),
-=======
-        type=int,
->>>>>>> main
         metavar="N",
         help="how many runs are made at the same time, each with one thread, in processes of their "
         "own if there are several; by default one a GPU or, without any, one a core; 0 uses this "
@@ -94,7 +79,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser, "tuning.num_trials=4")
     add_include_package(parser)
     args = parser.parse_args(argv)
-<<<<<<< HEAD
     if args.budget is not None:
         os.environ[BUDGET] = args.budget
     from sopa_plugin.comparisons import Description, Runner, write_report
@@ -104,19 +88,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     log_experiments_alone()
     packages = args.include_package
     description = build_from_file(Description, args.description, args.override, packages)
-=======
-    if args.workers is not None and args.workers < 0:
-        raise UserError(f"--workers: expected at least 0, found {args.workers}")
-    if args.budget is not None:
-        os.environ[BUDGET] = args.budget
-    from sopa_plugin.comparisons import Runner, write_report
-    from sopa_plugin.comparisons.report import keep_in
-    from sopa_plugin.comparisons.runner import default_workers
-    from sopa_plugin.extras import require
-
-    log_experiments_alone()
-    description = read_description(args.description, args.override, args.include_package)
->>>>>>> main
     if args.validate:
         print(f"{args.description}: no problems found")
         return
@@ -124,11 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         require("matplotlib.figure", "the curves of several sizes")  # not only when a cell is done
     folder, source = Path(args.serialization_dir), Path(args.description)
     report = folder / source.stem
-<<<<<<< HEAD
     runner = Runner(description.plans(), folder, args.storage, packages)
-=======
-    runner = Runner(description.plans(), folder, args.storage, args.include_package)
->>>>>>> main
     for each in args.redo:
         runner.redo(each)
     write_report(description, runner.cells, report)
@@ -141,21 +108,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     print((report / "table.md").read_text(encoding="utf-8"))
 
 
-<<<<<<< HEAD
-=======
-def read_description(path: str, overrides: Sequence[str], packages: Sequence[str]) -> Description:
-    """The experiment of a file; raises `ConfigError` naming the file, with every problem in it."""
-    from sopa_plugin.comparisons import Description
-    from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
-
-    import_plugins(packages)
-    config = load_config(path, overrides, Description)
-    try:
-        return build(Description, config)  # type: ignore[no-any-return]
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=path) from error
-
-
->>>>>>> main
 if __name__ == "__main__":
     run_command(main)

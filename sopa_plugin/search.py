@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
     add_include_package,
@@ -16,15 +15,8 @@ from sopa_plugin.cli import (
     run_command,
     whole_number,
 )
-<<<<<<< HEAD
 from sopa_plugin.errors import log_experiments_alone, require
 from sopa_plugin.registry import load_config
-=======
-from sopa_plugin.errors import UserError
-
-if TYPE_CHECKING:
-    from sopa_plugin.comparisons import Search
->>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -70,15 +62,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser, "base.trainer.num_epochs=30")
     add_include_package(parser)
     args = parser.parse_args(argv)
-<<<<<<< HEAD
-=======
-    if args.workers < 1:
-        raise UserError(f"--workers: expected at least 1, found {args.workers}")
-    from sopa_plugin.comparisons import run_search, write_search_report
-    from sopa_plugin.extras import require
-    from sopa_plugin.registry import import_plugins
-
->>>>>>> main
     if not args.verbose:
         log_experiments_alone()
     from sopa_plugin.comparisons import Search, run_search, write_search_report
@@ -94,11 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     name = Path(args.space).stem + (f"-{Path(args.base).stem}" if args.base else "")
     folder = Path(args.serialization_dir or Path("runs", "search", name))
     workers = args.workers if args.workers > 1 else 0
-<<<<<<< HEAD
     study = run_search(search, folder, args.storage, workers, packages)
-=======
-    study = run_search(search, folder, args.storage, workers, args.include_package)
->>>>>>> main
     write_search_report(study, folder)
     best = study.complete[0]
     print((folder / "trials.md").read_text(encoding="utf-8"))
@@ -108,27 +87,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"train it: python -m sopa_plugin.train {shlex.join(command)}")
 
 
-<<<<<<< HEAD
-=======
-def read_search(
-    space: str, base: str | None, num_trials: int | None, overrides: Sequence[str]
-) -> Search:
-    """The search of a file; raises `ConfigError` naming the file, with every problem in it."""
-    from sopa_plugin.comparisons import Search
-    from sopa_plugin.registry import ConfigError, apply_overrides, build, load_config
-
-    config = load_config(space)
-    if base is not None:
-        config["base"] = load_config(base)
-    if num_trials is not None:
-        config["num_trials"] = num_trials
-    config = apply_overrides(Search, config, overrides)
-    try:
-        return build(Search, config)  # type: ignore[no-any-return]
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=space) from error
-
-
->>>>>>> main
 if __name__ == "__main__":
     run_command(main)
