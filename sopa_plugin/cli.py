@@ -1,17 +1,21 @@
-"""What the command modules share: options, errors without a traceback, logging."""
+"""What the commands share: parsers and options, errors without a traceback, exit statuses.
+
+A command is a module with `main(argv)`, which parses arguments, imports what does the work and
+calls it. So the help of a command imports nothing heavy.
+"""
 
 from __future__ import annotations
 
 import argparse
-import logging
+import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from sopa_plugin.errors import UserError
-from sopa_plugin.registry import ConfigError
+from sopa_plugin.errors import UserError, set_up_logging, visible
+from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
@@ -27,8 +31,6 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except ConfigError as error:
         _leave(2, f"error: {error}")
     except UserError as error:
-        if not error.shared and os.environ.get("LOCAL_RANK", "0") != "0":
-            print(f"error in process {os.environ.get('RANK')}: {error}", file=sys.stderr)
         _leave(1, f"error: {error}")
     except KeyboardInterrupt:
         _leave(INTERRUPTED, "interrupted")
@@ -44,45 +46,38 @@ def run_command(main: Callable[[], None]) -> NoReturn:
 
 
 def _leave(status: int, message: str) -> NoReturn:
-    # every machine says what is wrong with it, but not every process of it
-    if message and os.environ.get("LOCAL_RANK", "0") == "0":
-        print(message, file=sys.stderr)
+    """Ends this process; of several on this machine that have the same to say, one says it."""
+    if message and _is_first_to_say(message):
+        rank = os.environ.get("RANK", "0")
+        process = f"process {rank}: " if rank != "0" else ""
+        print(visible(process + message, keep="\n\t"), file=sys.stderr)
     sys.exit(status)
+
+
+def _is_first_to_say(message: str) -> bool:
+    launchers = os.environ.get("TORCHELASTIC_ERROR_FILE")  # in a folder of each process
+    if not launchers:
+        return True
+    said = hashlib.sha256(message.encode("utf-8", "surrogatepass")).hexdigest()
+    try:
+        Path(launchers).parents[1].joinpath(f"said-{said}").touch(exist_ok=False)
+    except OSError as error:
+        return not isinstance(error, FileExistsError)
+    return True
 
 
 def _leave_process_group() -> None:
     """Parts from the other processes, which torch would else complain about."""
-    import torch.distributed
-
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
-
-
-def is_first_process() -> bool:
-    """Whether this is the only process, or the first of those that a launcher started."""
-    return os.environ.get("RANK", "0") == "0"
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
-def set_up_logging() -> None:
-    """Logs this package to stderr, from the first process alone; silences others' bars."""
-    # each retry of a missing network is a warning there; what it comes to is one error here
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
-    level = logging.INFO if is_first_process() else logging.ERROR
-    logging.getLogger("sopa_plugin").setLevel(level)
-    # By these where they are yet to be imported, which not every command does.
-    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    if "datasets" in sys.modules:
-        sys.modules["datasets"].disable_progress_bars()
-    if "transformers" in sys.modules:
-        sys.modules["transformers"].utils.logging.disable_progress_bar()
-
-
-def log_experiments_alone() -> None:
-    """Logs no more than warnings of trainings, of which a command runs many, and their data."""
-    logging.getLogger("sopa_plugin").setLevel(logging.WARNING)
-    logging.getLogger("sopa_plugin.comparisons").setLevel(logging.INFO)
+def make_parser(command: str, description: str) -> argparse.ArgumentParser:
+    """The parser of a command, named in its help as it was called."""
+    called = {"sopa-plugin": "sopa-plugin ", "__main__": "python -m sopa_plugin "}
+    before = called.get(Path(sys.argv[0]).stem, "python -m sopa_plugin.")
+    return argparse.ArgumentParser(prog=before + command, description=description)
 
 
 def add_include_package(parser: argparse.ArgumentParser) -> None:
@@ -119,15 +114,6 @@ def add_override(
     )
 
 
-def check_output(path: Path, option: str, force: bool) -> None:
-    """Raises `UserError` where an output file, named by `option`, would replace another."""
-    if path.is_file() and not force:
-        raise UserError(
-            f"{path}: the output file exists already; choose another with {option}, or replace it "
-            "with --force"
-        )
-
-
 def add_device(parser: argparse.ArgumentParser, default: str = "a GPU if there is one") -> None:
     """`--device`, which commands that use a trained model have; its help says the `default`."""
     parser.add_argument(
@@ -146,3 +132,38 @@ def choose_device(device: str | None) -> str:
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"--device {device}: {str(error).splitlines()[0]}") from error
     return device
+
+
+def check_output(path: Path, option: str, force: bool) -> None:
+    """Raises `UserError` where an output file, named by `option`, would replace another."""
+    if path.is_file() and not force:
+        raise UserError(
+            f"{path}: the output file exists already; choose another with {option}, or replace it "
+            "with --force"
+        )
+
+
+def whole_number(at_least: int) -> Callable[[str], int]:
+    """The type of an option that takes a whole number."""
+
+    def parse(text: str) -> int:
+        try:
+            if (number := int(text)) >= at_least:
+                return number
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"expected a whole number from {at_least}, found {text!r}")
+
+    return parse
+
+
+def build_from_file(
+    kind: Any, path: str, overrides: Sequence[str] = (), packages: Sequence[str] = ()
+) -> Any:
+    """What the config of a file describes; `ConfigError` names the file, with every problem."""
+    import_plugins(packages)
+    config = load_config(path, overrides, kind)
+    try:
+        return build(kind, config)
+    except ConfigError as error:
+        raise ConfigError(error.problems, source=path) from error

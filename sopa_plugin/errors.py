@@ -1,24 +1,28 @@
-"""The errors that a command prints without a traceback, and how they quote what a user gave."""
+"""What a command says: errors without a traceback, log lines, text that no terminal obeys."""
 
 from __future__ import annotations
 
+import importlib
+import logging
+import os
+import sys
 from collections.abc import Iterable
+from types import ModuleType
 
 HUB_HELP = (
     "The Hugging Face Hub must be in reach (HF_HUB_OFFLINE unset, HF_TOKEN set for what is "
     "private, HF_ENDPOINT for a mirror), or have it in its cache (HF_HOME)"
 )
-"""What to say when something of the Hugging Face Hub cannot be had."""
+"""What to do where something of the Hugging Face Hub cannot be had."""
+
+_NO_PICTURE = [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_NO_PICTURE += [*range(0xD800, 0xE000), 0xFFFE, 0xFFFF]
+_VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}  # ␀ to ␟, ␡
+_VISIBLE |= dict.fromkeys(_NO_PICTURE, 0xFFFD)
 
 
 class UserError(Exception):
-    """A mistake in what the user gave: says where it is, what was expected and what to do.
-
-    Attributes:
-        shared: whether all of several processes have it, of which one says it.
-    """
-
-    shared = False
+    """A mistake in what the user gave: says where it is, what was expected and what to do."""
 
 
 class TrainingFailed(UserError):
@@ -26,6 +30,24 @@ class TrainingFailed(UserError):
 
     No fault of files, packages or machines: a search goes on with the next trial.
     """
+
+
+def require(module: str, what: str, extra: str = "experiments") -> ModuleType:
+    """The module, imported; raises `UserError` naming the extra of this package that brings it.
+
+    Arguments:
+        module: as in `import`.
+        what: wants it; the beginning of the message.
+        extra: of sopa_plugin.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        package = {"sklearn": "scikit-learn"}.get(name, name)
+        raise UserError(
+            f"{what} needs {package}: pip install 'sopa_plugin[{extra}]' ({error})"
+        ) from error
 
 
 def shortened(value: object, limit: int = 60) -> str:
@@ -40,3 +62,40 @@ def listed(values: Iterable[object], limit: int = 20) -> str:
     found = list(values)
     more = f" and {len(found) - limit} more" if len(found) > limit else ""
     return ", ".join(map(shortened, found[:limit])) + more
+
+
+def visible(text: str, keep: str = "") -> str:
+    """`text` without what a terminal would obey, a page would be turned round by or XML forbids.
+
+    ␛ stands for ESC; other codes have no picture and become U+FFFD. The characters of `keep` stay.
+    """
+    return text.translate({code: _VISIBLE[code] for code in _VISIBLE if chr(code) not in keep})
+
+
+def set_up_logging() -> None:
+    """Logs this package to stderr, from the first process alone; silences others' bars."""
+    # each retry of a missing network is a warning there; what it comes to is one error here
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Visible("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    first = os.environ.get("RANK", "0") == "0"
+    logging.getLogger("sopa_plugin").setLevel(logging.INFO if first else logging.ERROR)
+    # By these where they are yet to be imported, which not every command does.
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if "datasets" in sys.modules:
+        sys.modules["datasets"].disable_progress_bars()
+    if "transformers" in sys.modules:
+        sys.modules["transformers"].utils.logging.disable_progress_bar()
+
+
+def log_experiments_alone() -> None:
+    """Logs no more than warnings of trainings, of which a command runs many, and their data."""
+    logging.getLogger("sopa_plugin").setLevel(logging.WARNING)
+    logging.getLogger("sopa_plugin.comparisons").setLevel(logging.INFO)
+
+
+class _Visible(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record), keep="\n\t")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 
@@ -11,17 +10,16 @@ from sopa_plugin.cli import (
     add_device,
     add_include_package,
     choose_device,
+    make_parser,
     run_command,
 )
 from sopa_plugin.registry import import_plugins
-from sopa_plugin.training import evaluate_run
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments and evaluates; prints a line of JSON for each set of data."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sopa_plugin.evaluate",
-        description="Evaluate a trained model: a line of JSON for each set of data.",
+    parser = make_parser(
+        "evaluate", "Evaluate a trained model: a line of JSON for each set of data."
     )
     parser.add_argument("run", help="the folder of a finished run")
     parser.add_argument(
@@ -34,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_include_package(parser)
     add_accept_changed(parser)
     args = parser.parse_args(argv)
+    from sopa_plugin.training import evaluate_run
+
     import_plugins(args.include_package)
     for metrics in evaluate_run(
         args.run, args.data, choose_device(args.device), args.accept_changed

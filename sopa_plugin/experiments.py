@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
     add_include_package,
     add_override,
-    log_experiments_alone,
+    build_from_file,
+    make_parser,
     run_command,
+    whole_number,
 )
-from sopa_plugin.errors import UserError
-
-if TYPE_CHECKING:
-    from sopa_plugin.comparisons import Description
+from sopa_plugin.errors import log_experiments_alone, require
 
 BUDGET = "SOPA_BUDGET"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments and runs what is missing."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sopa_plugin.experiments",
-        description="Compare models on data sets: tune, train, and write tables and curves. What "
-        "is done already is not done again; an interrupted experiment goes on.",
+    parser = make_parser(
+        "experiments",
+        "Compare models on data sets: tune, train, and write tables and curves. What is done "
+        "already is not done again; an interrupted experiment goes on.",
     )
     parser.add_argument("description", help="a Jsonnet or JSON file")
     parser.add_argument(
@@ -51,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=int,
+        type=whole_number(0),
         metavar="N",
         help="how many runs are made at the same time, each with one thread, in processes of their "
         "own if there are several; by default one a GPU or, without any, one a core; 0 uses this "
@@ -82,17 +79,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser, "tuning.num_trials=4")
     add_include_package(parser)
     args = parser.parse_args(argv)
-    if args.workers is not None and args.workers < 0:
-        raise UserError(f"--workers: expected at least 0, found {args.workers}")
     if args.budget is not None:
         os.environ[BUDGET] = args.budget
-    from sopa_plugin.comparisons import Runner, write_report
+    from sopa_plugin.comparisons import Description, Runner, write_report
     from sopa_plugin.comparisons.report import keep_in
     from sopa_plugin.comparisons.runner import default_workers
-    from sopa_plugin.extras import require
 
     log_experiments_alone()
-    description = read_description(args.description, args.override, args.include_package)
+    packages = args.include_package
+    description = build_from_file(Description, args.description, args.override, packages)
     if args.validate:
         print(f"{args.description}: no problems found")
         return
@@ -100,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         require("matplotlib.figure", "the curves of several sizes")  # not only when a cell is done
     folder, source = Path(args.serialization_dir), Path(args.description)
     report = folder / source.stem
-    runner = Runner(description.plans(), folder, args.storage, args.include_package)
+    runner = Runner(description.plans(), folder, args.storage, packages)
     for each in args.redo:
         runner.redo(each)
     write_report(description, runner.cells, report)
@@ -111,19 +106,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     for each in args.into:
         keep_in(each, source, description, runner.cells)
     print((report / "table.md").read_text(encoding="utf-8"))
-
-
-def read_description(path: str, overrides: Sequence[str], packages: Sequence[str]) -> Description:
-    """The experiment of a file; raises `ConfigError` naming the file, with every problem in it."""
-    from sopa_plugin.comparisons import Description
-    from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
-
-    import_plugins(packages)
-    config = load_config(path, overrides, Description)
-    try:
-        return build(Description, config)  # type: ignore[no-any-return]
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=path) from error
 
 
 if __name__ == "__main__":

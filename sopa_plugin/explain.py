@@ -18,7 +18,9 @@ from sopa_plugin.cli import (
     add_include_package,
     check_output,
     choose_device,
+    make_parser,
     run_command,
+    whole_number,
 )
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import write_file
@@ -27,6 +29,8 @@ from sopa_plugin.registry import import_plugins
 if TYPE_CHECKING:
     from sopa_plugin.interpret import Explanation
     from sopa_plugin.interpret.runs import RunReader
+
+_COUNT = whole_number(1)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -74,10 +78,10 @@ def _fix(reader: RunReader, args: argparse.Namespace) -> Explanation:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m sopa_plugin.explain",
-        description="Read a trained model: what its patterns match, why a document got its label. "
-        "A pattern's name is its number of states and its rank among those: 5-3.",
+    parser = make_parser(
+        "explain",
+        "Read a trained model: what its patterns match, why a document got its label. A pattern's "
+        "name is its number of states and its rank among those: 5-3.",
     )
     parser.add_argument("run", help="the folder of a finished run")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -85,11 +89,11 @@ def _parser() -> argparse.ArgumentParser:
     patterns = actions.add_parser("patterns", help="best phrases, effect and arcs of each pattern")
     chosen = patterns.add_mutually_exclusive_group()
     chosen.add_argument("names", nargs="*", default=[], help="only these patterns, in this order")
-    chosen.add_argument("--top", type=_count, help="only so many, the strongest effect first")
-    patterns.add_argument("-k", type=_count, default=10, help="phrases of each (default 10)")
+    chosen.add_argument("--top", type=_COUNT, help="only so many, the strongest effect first")
+    patterns.add_argument("-k", type=_COUNT, default=10, help="phrases of each (default 10)")
     patterns.add_argument(
         "--words",
-        type=_amount,
+        type=whole_number(0),
         default=10,
         help="nearest words of each arc, in json, html and automata (default 10; 0: no arcs)",
     )
@@ -108,19 +112,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     documents.add_argument("-i", "--input", metavar="FILE", help="a document a line (- stdin)")
     document.add_argument("--target", metavar="LABEL", help="explain this label, not the predicted")
-    document.add_argument("--shown", type=_count, help="contributions shown (default 10)")
+    document.add_argument("--shown", type=_COUNT, help="contributions shown (default 10)")
     document.add_argument(
         "--activations", metavar="PATTERN", help="this pattern's states over the first document"
     )
     _finish(document, _document, ("text", "json", "html", "svg"))
 
     report = actions.add_parser("report", help="the whole model on one page")
-    report.add_argument("-k", type=_count, default=5, help="phrases of each pattern (default 5)")
+    report.add_argument("-k", type=_COUNT, default=5, help="phrases of each pattern (default 5)")
     report.add_argument(
-        "--examples", type=_count, default=5, help="documents of each kind (default 5)"
+        "--examples", type=_COUNT, default=5, help="documents of each kind (default 5)"
     )
     report.add_argument(
-        "--shown", type=_count, default=6, help="contributions of each document (default 6)"
+        "--shown",
+        type=_COUNT,
+        default=6,
+        help="contributions of each document (default 6)",
     )
     _add_data(report, "dev")
     _finish(report, _report, ("text", "json", "html"))
@@ -255,19 +262,6 @@ def _text(text: str) -> str:
 
         raise argparse.ArgumentTypeError(f"not UTF-8; {CONVERT}") from error
     return text
-
-
-def _amount(text: str, least: int = 0) -> int:
-    try:
-        if (number := int(text)) >= least:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"expected a whole number, at least {least}, found {text!r}")
-
-
-def _count(text: str) -> int:
-    return _amount(text, least=1)
 
 
 def _value(text: str) -> tuple[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -20,6 +19,7 @@ from sopa_plugin.cli import (
     add_include_package,
     check_output,
     choose_device,
+    make_parser,
     run_command,
 )
 from sopa_plugin.data.stream import Format, read_documents
@@ -40,11 +40,11 @@ class Predictor(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments and predicts."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sopa_plugin.predict",
-        description="Classify text: a document a line in, a line of JSON with its label and the "
-        "probabilities of all classes out, in the same order. A blank line of text is a document "
-        "with no token and has its answer too.",
+    parser = make_parser(
+        "predict",
+        "Classify text: a document a line in, a line of JSON with its label and the probabilities "
+        "of all classes out, in the same order. A blank line of text is a document with no token "
+        "and has its answer too.",
     )
     parser.add_argument("run", help="the folder of a finished run, or of any saved model")
     parser.add_argument("-i", "--input", metavar="FILE", help="read this file instead of stdin")

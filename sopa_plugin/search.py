@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
     add_include_package,
     add_override,
-    log_experiments_alone,
+    build_from_file,
+    make_parser,
     run_command,
+    whole_number,
 )
-from sopa_plugin.errors import UserError
-
-if TYPE_CHECKING:
-    from sopa_plugin.comparisons import Search
+from sopa_plugin.errors import log_experiments_alone, require
+from sopa_plugin.registry import load_config
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments and searches."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sopa_plugin.search",
-        description="Search for the best hyperparameters. The same command again goes on with an "
-        "interrupted search, or, at the same time, shares the work of a running one.",
+    parser = make_parser(
+        "search",
+        "Search for the best hyperparameters. The same command again goes on with an interrupted "
+        "search, or, at the same time, shares the work of a running one.",
     )
     parser.add_argument("space", help="a Jsonnet or JSON file: base, parameters, num_trials, ...")
     parser.add_argument(
@@ -38,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--base", metavar="CONFIG", help="search around this config instead of the space's own"
     )
-    parser.add_argument("--num-trials", type=int, metavar="N", help="how many configs are tried")
+    parser.add_argument(
+        "--num-trials", type=whole_number(1), metavar="N", help="how many configs are tried"
+    )
     parser.add_argument(
         "--storage",
         metavar="URL",
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=int,
+        type=whole_number(1),
         default=1,
         metavar="N",
         help="processes to start, each with one thread; by default this one alone, with all cores",
@@ -61,16 +62,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser, "base.trainer.num_epochs=30")
     add_include_package(parser)
     args = parser.parse_args(argv)
-    if args.workers < 1:
-        raise UserError(f"--workers: expected at least 1, found {args.workers}")
-    from sopa_plugin.comparisons import run_search, write_search_report
-    from sopa_plugin.extras import require
-    from sopa_plugin.registry import import_plugins
+    from sopa_plugin.comparisons import Search, run_search, write_search_report
 
     if not args.verbose:
         log_experiments_alone()
-    import_plugins(args.include_package)
-    search = read_search(args.space, args.base, args.num_trials, args.override)
+    changes = [f"base={json.dumps(load_config(args.base))}"] if args.base else []
+    changes += [f"num_trials={args.num_trials}"] if args.num_trials else []
+    packages = args.include_package
+    search = build_from_file(Search, args.space, [*changes, *args.override], packages)
     if args.validate:
         print(f"{args.space}: no problems found")
         return
@@ -78,33 +77,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     name = Path(args.space).stem + (f"-{Path(args.base).stem}" if args.base else "")
     folder = Path(args.serialization_dir or Path("runs", "search", name))
     workers = args.workers if args.workers > 1 else 0
-    study = run_search(search, folder, args.storage, workers, args.include_package)
+    study = run_search(search, folder, args.storage, workers, packages)
     write_search_report(study, folder)
     best = study.complete[0]
     print((folder / "trials.md").read_text(encoding="utf-8"))
     print(f"best: trial {best.number}, dev {search.metric[1:]} {best.value:.4f}")
-    packages = [f"--include-package={each}" for each in args.include_package]
-    command = [str(folder / "best.json"), "-s", f"runs/{name}-best", *packages]
+    included = [f"--include-package={each}" for each in packages]
+    command = [str(folder / "best.json"), "-s", f"runs/{name}-best", *included]
     print(f"train it: python -m sopa_plugin.train {shlex.join(command)}")
-
-
-def read_search(
-    space: str, base: str | None, num_trials: int | None, overrides: Sequence[str]
-) -> Search:
-    """The search of a file; raises `ConfigError` naming the file, with every problem in it."""
-    from sopa_plugin.comparisons import Search
-    from sopa_plugin.registry import ConfigError, apply_overrides, build, load_config
-
-    config = load_config(space)
-    if base is not None:
-        config["base"] = load_config(base)
-    if num_trials is not None:
-        config["num_trials"] = num_trials
-    config = apply_overrides(Search, config, overrides)
-    try:
-        return build(Search, config)  # type: ignore[no-any-return]
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=space) from error
 
 
 if __name__ == "__main__":

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from sopa_plugin.cli import add_include_package, add_override, run_command
+from sopa_plugin.cli import add_include_package, add_override, make_parser, run_command
 from sopa_plugin.registry import ConfigError, check, fill_defaults, import_plugins, load_config
-from sopa_plugin.training import Experiment, run_experiment
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments and trains."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sopa_plugin.train",
-        description="Train a model. On several devices: accelerate launch -m sopa_plugin.train ...",
+    parser = make_parser(
+        "train", "Train a model. On several devices: accelerate launch -m sopa_plugin.train ..."
     )
     parser.add_argument("config", help="a Jsonnet or JSON file")
     parser.add_argument(
@@ -42,7 +38,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--print-config", action="store_true", help="print the config, defaults filled in, and stop"
     )
     args = parser.parse_args(argv)
-    config = read_checked(args.config, args.override, args.include_package)
+    from sopa_plugin.training import Experiment, run_experiment
+
+    import_plugins(args.include_package)
+    config = load_config(args.config, args.override, Experiment)
+    if problems := check(Experiment, config):
+        raise ConfigError(problems, source=args.config)
     if args.print_config:
         print(json.dumps(fill_defaults(Experiment, config), indent=2))
     elif args.validate:
@@ -50,16 +51,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         folder = args.serialization_dir or Path("runs", Path(args.config).stem)
         run_experiment(config, folder, args.force, args.recover)
-
-
-def read_checked(path: str, overrides: Sequence[str], packages: Sequence[str]) -> dict[str, Any]:
-    """The config of a file; raises `ConfigError` naming the file, with every problem in it."""
-    import_plugins(packages)
-    config = load_config(path, overrides, Experiment)
-    problems = check(Experiment, config)
-    if problems:
-        raise ConfigError(problems, source=path)
-    return config
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from sopa_plugin.experiments import read_description
+from sopa_plugin.cli import build_from_file
+from sopa_plugin.comparisons import Description, Search
 from sopa_plugin.registry import apply_overrides, check, fill_defaults, load_config
-from sopa_plugin.search import read_search
 from sopa_plugin.training import Experiment, run_experiment
 
 ROOT = Path(__file__).parents[1]
@@ -75,14 +76,15 @@ def test_trains_one_epoch(name, tmp_path):
     "path", sorted((ROOT / "configs" / "search").glob("*")), ids=lambda path: path.stem
 )
 def test_search_spaces_fit_their_base(path):
-    search = read_search(str(path), None, None, [])
+    search = build_from_file(Search, str(path))
     assert search.num_trials == 30
     assert (ROOT / "configs" / f"{path.stem}_sst.jsonnet").is_file()
 
 
 def test_a_space_fits_the_other_data_sets_too():
     space = str(ROOT / "configs" / "search" / "sopa.jsonnet")
-    search = read_search(space, str(ROOT / "configs" / "sopa_roc.jsonnet"), 5, [])
+    base = json.dumps(load_config(ROOT / "configs" / "sopa_roc.jsonnet"))
+    search = build_from_file(Search, space, [f"base={base}", "num_trials=5"])
     assert search.base["dataset"]["type"] == "roc"
     assert search.num_trials == 5
 
@@ -93,7 +95,7 @@ def test_a_space_fits_the_other_data_sets_too():
 )
 def test_experiments_are_sound(path, budget, monkeypatch):
     monkeypatch.setenv("SOPA_BUDGET", budget)
-    description = read_description(str(path), [], [])
+    description = build_from_file(Description, str(path))
     assert description.tuning.num_trials == {"small": 8, "paper": 30}[budget]
     assert len(description.seeds) == 3
     epochs = description.tuning.limit("num_epochs", "sst", None)
@@ -102,7 +104,7 @@ def test_experiments_are_sound(path, budget, monkeypatch):
 
 
 def test_published_figures_are_the_papers():
-    published = read_description("configs/experiments/curve_sst.jsonnet", [], []).published
+    published = build_from_file(Description, "configs/experiments/curve_sst.jsonnet").published
     assert published.accuracy("sopa", "sst", None) == 85.6
     assert published.accuracy("sopa", "sst", 100) == 75.8
     assert published.accuracy("cnn", "amazon", 2500) == 86.1

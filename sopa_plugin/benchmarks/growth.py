@@ -20,8 +20,7 @@ from sopa_plugin.benchmarks.measuring import (
     interleave,
     use_threads,
 )
-from sopa_plugin.errors import UserError
-from sopa_plugin.extras import require
+from sopa_plugin.errors import UserError, require
 from sopa_plugin.wfsa import Arcs, Layout, document_scores
 
 Times = Sequence[NDArray[np.float64]]

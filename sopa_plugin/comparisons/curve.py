@@ -8,7 +8,7 @@ from typing import Any
 
 from sopa_plugin.comparisons.description import Cell, Description
 from sopa_plugin.comparisons.summary import CellSummary
-from sopa_plugin.extras import require
+from sopa_plugin.errors import require
 
 MARKERS = "osD^vP*X"
 

@@ -16,8 +16,7 @@ from sopa_plugin.comparisons.runner import CellRuns
 from sopa_plugin.comparisons.study import Study
 from sopa_plugin.comparisons.summary import RESAMPLES, CellSummary, summarize, too_small
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.errors import UserError
-from sopa_plugin.extras import require
+from sopa_plugin.errors import UserError, require
 from sopa_plugin.files import write_file
 from sopa_plugin.registry import build
 

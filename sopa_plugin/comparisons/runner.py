@@ -23,8 +23,7 @@ from filelock import FileLock, Timeout
 from sopa_plugin.comparisons.search import Search
 from sopa_plugin.comparisons.single_run import Result
 from sopa_plugin.comparisons.study import Outcome, Storage, Study, result_of
-from sopa_plugin.errors import UserError
-from sopa_plugin.extras import require
+from sopa_plugin.errors import UserError, require
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.registry import import_plugins
 

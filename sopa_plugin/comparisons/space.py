@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sopa_plugin.extras import require
+from sopa_plugin.errors import require
 from sopa_plugin.registry import ConfigError, Problem, Registrable, apply_overrides, check
 from sopa_plugin.training import Experiment
 

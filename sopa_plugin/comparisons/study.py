@@ -17,8 +17,7 @@ from filelock import FileLock, Timeout
 from sopa_plugin.comparisons.search import Search
 from sopa_plugin.comparisons.single_run import Result, remove_run, run_once
 from sopa_plugin.comparisons.space import put, suggest, trial_seed
-from sopa_plugin.errors import TrainingFailed, UserError
-from sopa_plugin.extras import require
+from sopa_plugin.errors import TrainingFailed, UserError, require
 from sopa_plugin.registry import ConfigError
 from sopa_plugin.training.metrics import Metrics
 

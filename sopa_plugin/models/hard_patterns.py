@@ -10,8 +10,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.batches import Documents
-from sopa_plugin.errors import TrainingFailed
-from sopa_plugin.extras import require
+from sopa_plugin.errors import TrainingFailed, require
 from sopa_plugin.models.hard_pattern_miner import Lexicon, PatternTrie, mine
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from sopa_plugin.errors import TrainingFailed
-from sopa_plugin.extras import require
+from sopa_plugin.errors import TrainingFailed, require
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
 from sopa_plugin.registry import PositiveInt

@@ -32,7 +32,6 @@ def by_first(action: Callable[[], T]) -> T:
     outcome = _outcome(action) if processes().is_main_process else (None, None)
     result, error = broadcast_object_list(list(outcome))
     if error is not None:
-        error.shared = True
         raise error
     return result  # type: ignore[no-any-return]
 
@@ -49,7 +48,6 @@ def by_all(action: Callable[[], T]) -> T:
     error = errors[failed[0]]
     if len(failed) < len(errors):
         error = UserError(f"process {failed[0]} of {len(errors)}: {error}")
-    error.shared = True
     raise error
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sopa_plugin.errors import TrainingFailed
-from sopa_plugin.extras import require
+from sopa_plugin.errors import TrainingFailed, require
 from sopa_plugin.models import Model
 from sopa_plugin.models.linear_model import LinearModel
 from sopa_plugin.registry import PositiveFloat, PositiveInt
