@@ -170,7 +170,7 @@ FAULTS = [
         [], override('trainer.learning_rate_scheduler={"type": "one_cycle", "max_lr": 1, '
         '"pct_start": 2}'), 2, "pct_start", id="scheduler-refuses",
     ),
-    pytest.param([], override("seed=-1"), 2, "seed: expected a number from 0", id="seed"),
+    pytest.param([], override("seed=-1"), 2, "an integer of at least 0 and at most", id="seed"),
     pytest.param([], override("dataset.path="), 2, "dataset.path: expected", id="no-path"),
 ]  # fmt: skip
 
