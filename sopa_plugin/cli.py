@@ -29,38 +29,39 @@ def run_command(main: Callable[[], None]) -> NoReturn:
             sys.stdout.flush()
         _leave_process_group()
     except ConfigError as error:
-        _leave(2, f"error: {error}")
+        _fail(2, str(error))
     except UserError as error:
-        _leave(1, f"error: {error}")
+        _fail(1, str(error))
     except KeyboardInterrupt:
-        _leave(INTERRUPTED, "interrupted")
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _leave(1, "")
+        sys.exit(1)
     except OSError as error:  # a full disk, a folder that is not to be written in
         if error.errno is None:  # a library's own, not the system's
             raise
         where = f"{error.filename}: " if error.filename is not None else ""
-        _leave(1, f"error: {where}{error.strerror}")
+        _fail(1, f"{where}{error.strerror}")
     sys.exit(0)
 
 
-def _leave(status: int, message: str) -> NoReturn:
+def _fail(status: int, message: str) -> NoReturn:
     """Ends this process; of several on this machine that have the same to say, one says it."""
-    if message and _is_first_to_say(message):
+    if _is_first_to_say(message):
         rank = os.environ.get("RANK", "0")
-        process = f"process {rank}: " if rank != "0" else ""
-        print(visible(process + message, keep="\n\t"), file=sys.stderr)
+        what = "error" if rank == "0" else f"error in process {rank}"
+        print(visible(f"{what}: {message}", keep="\n\t"), file=sys.stderr)
     sys.exit(status)
 
 
 def _is_first_to_say(message: str) -> bool:
-    launchers = os.environ.get("TORCHELASTIC_ERROR_FILE")  # in a folder of each process
-    if not launchers:
+    theirs = os.environ.get("TORCHELASTIC_ERROR_FILE")  # of torch's launcher, in its own folder
+    if not theirs:
         return True
     said = hashlib.sha256(message.encode("utf-8", "surrogatepass")).hexdigest()
     try:
-        Path(launchers).parents[1].joinpath(f"said-{said}").touch(exist_ok=False)
+        Path(theirs).parents[1].joinpath(f"said-{said}").touch(exist_ok=False)
     except OSError as error:
         return not isinstance(error, FileExistsError)
     return True
@@ -75,8 +76,11 @@ def _leave_process_group() -> None:
 
 def make_parser(command: str, description: str) -> argparse.ArgumentParser:
     """The parser of a command, named in its help as it was called."""
-    called = {"sopa-plugin": "sopa-plugin ", "__main__": "python -m sopa_plugin "}
-    before = called.get(Path(sys.argv[0]).stem, "python -m sopa_plugin.")
+    script, before = Path(sys.argv[0]), "python -m sopa_plugin."
+    if script.stem == "sopa-plugin":
+        before = "sopa-plugin "
+    elif script.parts[-2:] == ("sopa_plugin", "__main__.py"):
+        before = "python -m sopa_plugin "
     return argparse.ArgumentParser(prog=before + command, description=description)
 
 

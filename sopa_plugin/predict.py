@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,12 @@ from sopa_plugin.cli import (
     make_parser,
     run_command,
 )
-from sopa_plugin.data.stream import Format, read_documents
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import written_aside
 from sopa_plugin.registry import import_plugins
+
+if TYPE_CHECKING:
+    from sopa_plugin.data.stream import Format
 
 
 class Predictor(Protocol):
@@ -85,6 +87,8 @@ def predict_stream(
             `input_label` or `input_probabilities`.
         format: what a line holds (see `sopa_plugin.data.stream.read_documents`).
     """
+    from sopa_plugin.data.stream import read_documents
+
     for records in read_documents(source, format):
         for answer in _predict(model, records) if records else ():
             output.write(json.dumps(answer, ensure_ascii=False) + "\n")

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--base", metavar="CONFIG", help="search around this config instead of the space's own"
     )
     parser.add_argument(
-        "--num-trials", type=whole_number(1), metavar="N", help="how many are tried"
+        "--num-trials", type=whole_number(1), metavar="N", help="how many configs are tried"
     )
     parser.add_argument(
         "--storage",
@@ -62,10 +62,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_override(parser, "base.trainer.num_epochs=30")
     add_include_package(parser)
     args = parser.parse_args(argv)
-    if not args.verbose:
-        log_experiments_alone()
     from sopa_plugin.comparisons import Search, run_search, write_search_report
 
+    if not args.verbose:
+        log_experiments_alone()
     changes = [f"base={json.dumps(load_config(args.base))}"] if args.base else []
     changes += [f"num_trials={args.num_trials}"] if args.num_trials else []
     packages = args.include_package

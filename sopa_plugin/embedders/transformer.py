@@ -8,16 +8,9 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import torch
+import transformers
 from torch import Tensor
 from torch.nn import functional
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.embedders.token_embedder import TokenEmbedder
@@ -65,7 +58,7 @@ class TransformerEmbedder(TokenEmbedder):
         self.trainable = trainable
         self.max_length = max_length
         self.normalize = normalize
-        self.model = _encoder(AutoModel.from_config(_shortened(config, layer)))
+        self.model = _encoder(transformers.AutoModel.from_config(_shortened(config, layer)))
         self.requires_grad_(trainable)
         self.train()
 
@@ -111,7 +104,7 @@ class TransformerEmbedder(TokenEmbedder):
 
     @classmethod
     def resolve(
-        cls, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+        cls, params: Mapping[str, Any], tokenizer: transformers.PreTrainedTokenizerBase
     ) -> dict[str, Any]:
         """`params` with the model's configuration instead of its name.
 
@@ -121,8 +114,8 @@ class TransformerEmbedder(TokenEmbedder):
         """
         name = params["model"]
         with _reading(name):
-            config = AutoConfig.from_pretrained(name)
-            own_tokenizer = AutoTokenizer.from_pretrained(name)
+            config = transformers.AutoConfig.from_pretrained(name)
+            own_tokenizer = transformers.AutoTokenizer.from_pretrained(name)
         if own_tokenizer.get_vocab() != tokenizer.get_vocab():
             raise UserError(
                 f"embedder: the tokenizer does not belong to '{name}'; "
@@ -144,7 +137,7 @@ class TransformerEmbedder(TokenEmbedder):
         }
 
     def load_pretrained(
-        self, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+        self, params: Mapping[str, Any], tokenizer: transformers.PreTrainedTokenizerBase
     ) -> None:
         """Copies the weights of the pretrained model.
 
@@ -153,7 +146,7 @@ class TransformerEmbedder(TokenEmbedder):
         """
         name = params["model"]
         with _reading(name):
-            pretrained = AutoModel.from_pretrained(
+            pretrained = transformers.AutoModel.from_pretrained(
                 name, config=self.model.config, dtype=torch.float32
             )
         self.model.load_state_dict(_encoder(pretrained).state_dict())
@@ -163,7 +156,7 @@ class TransformerEmbedder(TokenEmbedder):
 _UNLIMITED = 10**9
 
 
-def _encoder(model: PreTrainedModel) -> PreTrainedModel:
+def _encoder(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
     """The part of `model` that gives hidden states.
 
     A pooler would be weights that nothing uses, which training on many processes refuses.
@@ -174,9 +167,9 @@ def _encoder(model: PreTrainedModel) -> PreTrainedModel:
     return encoder
 
 
-def _shortened(config: Mapping[str, Any], layer: int) -> PreTrainedConfig:
+def _shortened(config: Mapping[str, Any], layer: int) -> transformers.PreTrainedConfig:
     """The configuration of the model without what stands above hidden state `layer`."""
-    shortened = AutoConfig.for_model(**config)
+    shortened = transformers.AutoConfig.for_model(**config)
     layers = shortened.num_hidden_layers
     number = layer if layer >= 0 else layers + 1 + layer
     if not 0 <= number <= layers:
@@ -189,11 +182,11 @@ def _shortened(config: Mapping[str, Any], layer: int) -> PreTrainedConfig:
     return shortened
 
 
-def _most_positions(config: PreTrainedConfig) -> int:
+def _most_positions(config: transformers.PreTrainedConfig) -> int:
     """Most tokens that a model of this configuration has positions for."""
     positions: int = getattr(config, "max_position_embeddings", None) or _UNLIMITED
     with torch.device("meta"):
-        modules = dict(AutoModel.from_config(config).named_modules())
+        modules = dict(transformers.AutoModel.from_config(config).named_modules())
     for name, module in modules.items():
         padding: Any = getattr(module, "padding_idx", None)
         # in the family of RoBERTa they are counted from the padding's id on
@@ -202,7 +195,7 @@ def _most_positions(config: PreTrainedConfig) -> int:
     return positions
 
 
-def _plain(config: PreTrainedConfig) -> dict[str, Any]:
+def _plain(config: transformers.PreTrainedConfig) -> dict[str, Any]:
     """`config` as JSON has it, without the place and the number format it was stored in."""
     where = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures")
     config.dtype = None
