@@ -25,7 +25,7 @@ from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import check_digests, check_folder, check_sizes, write_digests
 from sopa_plugin.heads import ClassifierHead
-from sopa_plugin.registry import import_plugins, imported_plugins
+from sopa_plugin.registry import check_imported, imported_only, imported_plugins
 from sopa_plugin.wfsa import Arcs, document_scores
 
 FILE = "compiled.safetensors"
@@ -226,12 +226,13 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
                 logger.warning("%s: not used: of another model than is here, or version", file)
                 return None
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        import_plugins(record["plugins"])
+        check_imported(record["plugins"], str(file))
         words = _words(tensors, record["words"])
         settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
         for name in ("encoder", "head"):
             check_sizes(record[name], (each.shape for each in tensors.values()), f"{file}: {name}")
-        compiled = CompiledClassifier(settings, words, len(tensors["table"]))
+        with imported_only():
+            compiled = CompiledClassifier(settings, words, len(tensors["table"]))
         if words.num_ids + bool(compiled.boundary_width) > len(tensors["table"]):
             raise ValueError(f"{words.num_ids} words, but {len(tensors['table'])} rows")
         expected = {name: each.dtype for name, each in compiled.state_dict().items()}

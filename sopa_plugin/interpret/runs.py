@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import write_file
 from sopa_plugin.interpret.activations import StateActivations
@@ -21,9 +20,8 @@ from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.registry import build
 from sopa_plugin.training.metrics import classification_metrics, split_metrics
-from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, read_config
+from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, dataset_reader
 
 NO_DOCUMENT = "no document to explain: expected a text or a file with one a line"
 
@@ -69,7 +67,7 @@ class RunReader:
                 know one of the labels.
         """
         labels = list(self.subject.labels)
-        reader = build(DatasetReader, read_config(self.folder)["dataset"])
+        reader = dataset_reader(self.folder)
         found = reader.read() if data is None else {split: reader.read_file(data, labels)}
         if split not in found:
             raise UserError(

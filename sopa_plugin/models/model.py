@@ -20,7 +20,7 @@ from sopa_plugin.files import (
     read_json,
     write_digests,
 )
-from sopa_plugin.registry import Registrable, import_plugins, imported_plugins
+from sopa_plugin.registry import Registrable, check_imported, imported_only, imported_plugins
 
 CONFIG_FILE = "config.json"
 FEATURES_FILE = "features.json"
@@ -86,6 +86,8 @@ def record(kind: type[Model]) -> dict[str, Any]:
 def load_model(folder: str | Path, accept_changed: bool = False) -> Model:
     """The model in a run folder or any other folder that a model was saved in.
 
+    Nothing is imported because the folder says so: packages of one's own beforehand.
+
     Arguments:
         folder: of the model.
         accept_changed: take files that were changed after the model was saved.
@@ -96,8 +98,9 @@ def load_model(folder: str | Path, accept_changed: bool = False) -> Model:
     config = read_config(folder)
     if not accept_changed:
         check_digests(folder)
-    import_plugins(config[RECORD].get("plugins", []))
-    return Model.by_name(config[RECORD]["model"]).load(folder)
+    check_imported(config[RECORD].get("plugins", []), str(folder / CONFIG_FILE))
+    with imported_only():
+        return Model.by_name(config[RECORD]["model"]).load(folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

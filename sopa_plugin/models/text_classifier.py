@@ -45,7 +45,7 @@ from sopa_plugin.models.model import (
     read_config,
 )
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
-from sopa_plugin.registry import import_plugins
+from sopa_plugin.registry import check_imported, imported_only
 
 _ROWS_AT_ONCE = 4096
 
@@ -74,21 +74,22 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
     def __init__(self, config: TextClassifierConfig) -> None:
         super().__init__(config)
-        import_plugins((config.sopa_plugin or {}).get("plugins", []))
+        check_imported((config.sopa_plugin or {}).get("plugins", []), "config.json")
         if not (config.embedder and config.encoder and config.head):
             raise UserError(
                 "a TextClassifierConfig without embedder, encoder or head is no model's: take that "
                 "of a saved model (from_pretrained), or build one from parts (Model.from_params)"
             )
-        self.embedder = configured.build(config.embedder)
-        self.encoder: Seq2VecEncoder = Seq2VecEncoder.from_params(
-            config.encoder, input_dim=self.embedder.get_output_dim()
-        )
-        self.head: ClassifierHead = ClassifierHead.from_params(
-            config.head,
-            input_dim=self.encoder.get_output_dim(),
-            num_labels=config.num_labels,
-        )
+        with imported_only():  # what a user's own config names, its check has imported
+            self.embedder = configured.build(config.embedder)
+            self.encoder: Seq2VecEncoder = Seq2VecEncoder.from_params(
+                config.encoder, input_dim=self.embedder.get_output_dim()
+            )
+            self.head: ClassifierHead = ClassifierHead.from_params(
+                config.head,
+                input_dim=self.encoder.get_output_dim(),
+                num_labels=config.num_labels,
+            )
         self.register_buffer("class_log_prior", torch.zeros(len(self.labels)))
         self._frozen = [name for name, each in self.named_parameters() if not each.requires_grad]
         self.post_init()

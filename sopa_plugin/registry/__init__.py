@@ -25,7 +25,12 @@ from sopa_plugin.registry.hints import (
 from sopa_plugin.registry.jsonnet import load_config
 from sopa_plugin.registry.overrides import apply_overrides
 from sopa_plugin.registry.params import Lazy, Registrable, build, check, fill_defaults
-from sopa_plugin.registry.plugins import import_plugins, imported_plugins
+from sopa_plugin.registry.plugins import (
+    check_imported,
+    import_plugins,
+    imported_only,
+    imported_plugins,
+)
 from sopa_plugin.registry.problems import ConfigError, Problem
 
 __all__ = [
@@ -43,8 +48,10 @@ __all__ = [
     "apply_overrides",
     "build",
     "check",
+    "check_imported",
     "fill_defaults",
     "import_plugins",
+    "imported_only",
     "imported_plugins",
     "load_config",
 ]

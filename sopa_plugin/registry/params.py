@@ -15,6 +15,7 @@ import json
 import os
 import pkgutil
 import re
+import sys
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
@@ -40,7 +41,7 @@ from sopa_plugin.registry.hints import (
     members,
     plain_hint,
 )
-from sopa_plugin.registry.plugins import looked_in
+from sopa_plugin.registry.plugins import looked_in, may_import, trust
 from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, join, nearest
 
 T = TypeVar("T")
@@ -301,8 +302,11 @@ def _one_of(known: Iterable[str]) -> str:
 
 def _import(kind: type, name: str, path: str) -> _Registration | Problem:
     expected = f"the dotted path of a subclass of {kind.__name__}, or a registered name"
+    if not may_import() and _imported(name) is None:
+        package = name.partition(".")[0]
+        return Problem(path, f"'{name}' is of the package '{package}', {trust(package)}")
     try:
-        target = pkgutil.resolve_name(name)
+        target = pkgutil.resolve_name(name) if may_import() else _imported(name)
     except Exception as error:  # a module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
         return Problem(path, f"'{name}' cannot be imported", expected, f'"{name}"', reason)
@@ -314,6 +318,18 @@ def _import(kind: type, name: str, path: str) -> _Registration | Problem:
         what = f"'{name}' is abstract and cannot be built"
         return Problem(path, what, expected, f'"{name}"', "name one of its subclasses")
     return _Registration(name, target, _registration_of(target).constructor)
+
+
+def _imported(name: str) -> Any:
+    """What is at a dotted path among the modules that are imported already; None if nothing is."""
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:length]))
+        if found is not None:
+            for part in parts[length:]:
+                found = getattr(found, part, None)
+            return found
+    return None
 
 
 def _is_subclass(target: object, kind: type) -> bool:

@@ -1,7 +1,8 @@
 """Packages of other people: imported so that their parts register, and remembered.
 
 Two ways in: an installed package names a module under the entry point group `sopa_plugin.plugins`;
-any other is named on the command line (`--include-package`).
+any other is named on the command line (`--include-package`). A saved file is data: what it names is
+looked for among what these two, or the program itself, have imported, and never imported.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import logging
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
-from importlib.metadata import entry_points
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.metadata import EntryPoint, distributions
+from typing import Any
 
 from sopa_plugin.registry.problems import ConfigError
 
@@ -20,16 +24,17 @@ GROUP = "sopa_plugin.plugins"
 
 logger = logging.getLogger(__name__)
 _imported: list[str] = []
+_imports: ContextVar[bool] = ContextVar("imports", default=True)
 
 
 def import_plugins(packages: Sequence[str] = ()) -> None:
     """Imports every installed plugin, then `packages`, each with all its submodules.
 
-    Packages are looked for in the current folder too. An installed plugin that fails is passed
+    `packages` are looked for in the current folder too. An installed plugin that fails is passed
     over with a warning, so that one broken package does not stop every command; one of `packages`
     that fails raises `ConfigError`.
     """
-    for point in entry_points(group=GROUP):
+    for point in _entry_points():
         try:
             _import_with_submodules(point.module)
             point.load()
@@ -37,7 +42,7 @@ def import_plugins(packages: Sequence[str] = ()) -> None:
             logger.warning("plugin '%s' (%s) is left out: %s", point.name, point.value, error)
         else:
             _remember(point.module)
-    if os.getcwd() not in sys.path:
+    if packages and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for package in packages:
         _import_with_submodules(package)
@@ -49,9 +54,55 @@ def imported_plugins() -> list[str]:
     return list(_imported)
 
 
+@contextmanager
+def imported_only() -> Iterator[None]:
+    """While a saved config is built: dotted paths in it find only what is imported already."""
+    token = _imports.set(False)
+    try:
+        yield
+    finally:
+        _imports.reset(token)
+
+
+def may_import() -> bool:
+    """Whether a dotted path may be imported (see `imported_only`)."""
+    return _imports.get()
+
+
+def check_imported(packages: Any, where: str) -> None:
+    """Imports every installed plugin; the `packages` that a saved file names must be imported then.
+
+    Raises:
+        ConfigError: one of them is not; `where` is the file that names it.
+    """
+    import_plugins()
+    for package in packages if isinstance(packages, list) else [packages]:
+        if package not in sys.modules:
+            raise ConfigError(f"{where}: made with the package '{package}', {trust(package)}")
+
+
+def trust(package: object) -> str:
+    """What to do about a package that a saved file names."""
+    return (
+        "which is not installed as a plugin, and nothing is imported because a saved file says so: "
+        f"if you trust it, give --include-package {package}, or import it in Python first"
+    )
+
+
 def looked_in() -> str:
     """The packages whose parts are known, for messages."""
     return ", ".join(["sopa_plugin", *_imported])
+
+
+def _entry_points() -> Iterator[EntryPoint]:
+    """Those of installed packages; what merely lies in the current folder is not installed."""
+    # which `python -m` puts first
+    here = sys.path[:1] == [""] or sys.path[:1] == [os.getcwd()]
+    seen = set()
+    for installed in distributions(path=sys.path[1:] if here else sys.path):
+        if installed.metadata["Name"] not in seen:
+            seen.add(installed.metadata["Name"])
+            yield from installed.entry_points.select(group=GROUP)
 
 
 def _remember(package: str) -> None:

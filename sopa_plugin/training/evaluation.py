@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.data.readers.sources import SPLITS
 from sopa_plugin.data.tokenizers import fold_and_cut
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, load_model
-from sopa_plugin.registry import build
 from sopa_plugin.training.metrics import Metrics, classification_metrics
-from sopa_plugin.training.run_folder import read_config
+from sopa_plugin.training.run_folder import dataset_reader
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,25 +39,20 @@ def evaluate_run(
     folder = Path(folder)
     model = load_model(folder, accept_changed)
     model.to_device(device)
-    params = read_config(folder)["dataset"]
+    own = dataset_reader(folder)
     # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer
-    fold_and_cut(model.tokenizer, params.get("lowercase"), params.get("max_tokens"))
+    fold_and_cut(model.tokenizer, own.lowercase, own.max_tokens)
     if not data:
-        splits = build(DatasetReader, params).read()
+        splits = own.read()
         for split in ("dev", "test"):
             if split in splits:
-                yield {"data": params.get("path"), **_evaluate(model, split, splits[split])}
+                yield {"data": own.path, **_evaluate(model, split, splits[split])}
     for path in data:
-        yield {"data": path, **_evaluate(model, "test", _read(params, path, model.labels))}
-
-
-def _read(params: dict[str, Any], path: str, labels: list[str]) -> Dataset:
-    """The test set at `path`, with the run's options for the form of its data."""
-    if Path(path).is_file():
-        return build(DatasetReader, params).read_file(path, labels)
-    form = {key: each for key, each in params.items() if key not in SPLITS}
-    reader: DatasetReader = build(DatasetReader, {**form, "path": path})
-    return reader.read_test(labels)
+        if Path(path).is_file():
+            test = own.read_file(path, model.labels)
+        else:
+            test = dataset_reader(folder, path).read_test(model.labels)
+        yield {"data": path, **_evaluate(model, "test", test)}
 
 
 def _evaluate(model: Model, split: str, data: Dataset) -> Metrics:

@@ -15,6 +15,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sopa_plugin.data.readers import DatasetReader
+from sopa_plugin.data.readers.sources import SPLITS
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     DIGESTS,
@@ -25,6 +27,7 @@ from sopa_plugin.files import (
     write_file,
 )
 from sopa_plugin.models import Model
+from sopa_plugin.registry import build, imported_only
 from sopa_plugin.training.lock import HOLDER, LOCK, FolderLock
 from sopa_plugin.training.processes import by_first, processes
 
@@ -279,6 +282,18 @@ def is_run_folder(path: Path) -> bool:
     except UserError:
         return False
     return isinstance(config, dict) and {"dataset", "model", "trainer"} <= config.keys()
+
+
+def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
+    """What reads the data that a run was trained on, or other data at `path` in their form."""
+    config = read_config(run)
+    params = config.get("dataset") if isinstance(config, dict) else None
+    if not isinstance(params, dict):
+        raise UserError(f"{run / CONFIG}: no dataset in it; expected the config of a run")
+    if path is not None:
+        params = {key: each for key, each in params.items() if key not in SPLITS} | {"path": path}
+    with imported_only():
+        return build(DatasetReader, params)  # type: ignore[no-any-return]
 
 
 def read_config(path: Path) -> dict[str, Any]:

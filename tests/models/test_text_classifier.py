@@ -316,6 +316,8 @@ def test_a_fresh_process_predicts_the_same(plugin: str, vectors: Path, tmp_path:
     program = f"""
 import json, sys, transformers
 import sopa_plugin.models
+sys.path.append({str(tmp_path)!r})
+import my_parts
 p = transformers.pipeline("text-classification", model={str(tmp_path)!r}, top_k=None)
 json.dump([{{e["label"]: e["score"] for e in each}} for each in p({TEXTS!r})], sys.stdout)
 """

@@ -75,18 +75,24 @@ def test_an_installed_plugin_is_imported_and_remembered(tmp_path, package) -> No
     install(tmp_path, "my_parts")
     answer = run(
         tmp_path,
-        "import os, sys; sys.path.insert(0, os.getcwd()); import_plugins()\n"
+        "import os, sys; sys.path.append(os.getcwd()); import_plugins()\n"
         "print(Encoder.list_available(), imported_plugins())",
     )
     assert answer.stdout.strip() == "['one', 'two'] ['my_parts']", answer.stderr
+
+
+def test_what_lies_in_the_current_folder_is_not_installed(tmp_path, package) -> None:
+    install(tmp_path, "my_parts")
+    as_python_m = "import sys; sys.path.insert(0, '');"
+    answer = run(tmp_path, f"{as_python_m} import_plugins(); print(imported_plugins())")
+    assert answer.stdout.strip() == "[]", answer.stderr
 
 
 def test_a_broken_installed_plugin_is_left_out_with_a_warning(tmp_path) -> None:
     install(tmp_path, "absent_parts")
     answer = run(
         tmp_path,
-        "import os, sys; sys.path.insert(0, os.getcwd()); import_plugins()\n"
-        "print(imported_plugins())",
+        "import os, sys; sys.path.append(os.getcwd()); import_plugins()\nprint(imported_plugins())",
     )
     assert answer.stdout.strip() == "[]"
     assert "plugin 'mine' (absent_parts) is left out: cannot import" in answer.stderr
