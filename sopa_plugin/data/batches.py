@@ -53,9 +53,7 @@ class Documents:
         """Tokenises `texts`, in full: what is too long for its model, an embedder deals with."""
         ids, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for some in in_batches(texts):
-            pieces = tokenizer(
-                some, verbose=False, return_attention_mask=False, return_token_type_ids=False
-            )["input_ids"]
+            pieces = _token_ids(some, tokenizer)
             lengths.append(np.fromiter(map(len, pieces), np.int64, len(pieces)))
             ids.append(np.fromiter(chain.from_iterable(pieces), np.int64, lengths[-1].sum()))
         return cls(
@@ -115,6 +113,18 @@ class Documents:
         if self.labels is not None:
             batch["labels"] = torch.from_numpy(self.labels[documents])
         return batch
+
+
+def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+    """What calling the tokenizer gives, in half the time where it is one of `tokenizers`."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        found: list[list[int]] = tokenizer(texts, verbose=False)["input_ids"]
+        return found
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = tokenizer.split_special_tokens
+    return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
 
 def _offsets(lengths: Integers) -> Integers:

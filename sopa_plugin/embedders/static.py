@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from sopa_plugin.embedders.token_embedder import TokenEmbedder
 from sopa_plugin.embedders.vectors import VectorFile
 from sopa_plugin.errors import UserError
-from sopa_plugin.registry import LocalPath
+from sopa_plugin.registry import Bound, LocalPath, PositiveInt
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +44,6 @@ class StaticEmbedder(TokenEmbedder):
         unknown: The vector of `[UNK]` and of words that the file lacks: `zero`, the `mean` of the
             others (not where these are whitened, and so have none), or `random` ones as long as
             the others (`[UNK]` and each word its own).
-
-    Raises:
-        ValueError: A size below 1, or no such `unknown`.
     """
 
     handed_over: ClassVar[frozenset[str]] = frozenset({"num_embeddings"})
@@ -56,15 +53,13 @@ class StaticEmbedder(TokenEmbedder):
         num_embeddings: int,
         vectors: LocalPath | None = None,
         member: str | None = None,
-        whiten: float = 0.0,
-        embedding_dim: int | None = None,
+        whiten: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0,
+        embedding_dim: PositiveInt | None = None,
         trainable: bool | None = None,
         normalize: bool = True,
         unknown: Unknown = "zero",
     ) -> None:
         super().__init__()
-        for key, message in self.check_params({"embedding_dim": embedding_dim, "unknown": unknown}):
-            raise ValueError(f"{key}: {message}")
         self.trainable = _is_trainable(vectors, trainable)
         self.normalize = normalize
         self.unknown = unknown
@@ -88,24 +83,16 @@ class StaticEmbedder(TokenEmbedder):
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with `embedding_dim`, and arguments that need a file where none is named."""
-        dim = params.get("embedding_dim")
-        if dim is not None and dim < 1:
-            yield "embedding_dim", f"expected at least 1, found {dim}"
-        unknown = params.get("unknown", "zero")
-        if unknown not in get_args(Unknown):
-            yield "unknown", f"expected one of {', '.join(get_args(Unknown))}, found {unknown!r}"
+        """Arguments that need a file where none is named, or do not go together."""
         if params.get("member") is not None and params.get("vectors") is None:
             yield "member", "expected only together with `vectors`, an archive that holds it"
         whiten = params.get("whiten", 0)
-        if not 0 <= whiten <= 1:
-            yield "whiten", f"expected 0 <= whiten <= 1, found {whiten}"
-        elif whiten and params.get("vectors") is None:
+        if whiten and params.get("vectors") is None:
             yield (
                 "whiten",
                 f"expected 0 without `vectors`, whose vectors it changes; found {whiten}",
             )
-        elif whiten and unknown == "mean":
+        elif whiten and params.get("unknown") == "mean":
             yield "unknown", "the mean of whitened vectors is zero; take unknown 'zero' or 'random'"
 
     @classmethod

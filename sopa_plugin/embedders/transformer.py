@@ -15,7 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.embedders.token_embedder import TokenEmbedder
 from sopa_plugin.errors import HUB_HELP, UserError
-from sopa_plugin.registry import LocalPath
+from sopa_plugin.registry import LocalPath, PositiveInt
 
 
 @TokenEmbedder.register("transformer")
@@ -51,7 +51,7 @@ class TransformerEmbedder(TokenEmbedder):
         model: LocalPath | None = None,
         trainable: bool = False,
         layer: int = -1,
-        max_length: int | None = None,
+        max_length: PositiveInt | None = None,
         normalize: bool = True,
     ) -> None:
         super().__init__()
@@ -90,12 +90,9 @@ class TransformerEmbedder(TokenEmbedder):
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Problems with `model` and `max_length`."""
+        """Whether a model is named."""
         if params.get("model") is None:
             yield "model", "required key is missing: the folder or Hub id of a pretrained model"
-        max_length = params.get("max_length")
-        if max_length is not None and max_length < 1:
-            yield "max_length", f"expected at least 1, found {max_length}"
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:

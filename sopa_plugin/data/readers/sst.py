@@ -166,7 +166,7 @@ def parse_tree(tree: str, where: str) -> Example:
     after_bracket = closed = False
     for token in _TREE_TOKEN.findall(tree):
         if closed or (after_bracket and token in "()"):
-            raise _bad_tree(where, f"{token!r} out of place")
+            raise _bad_tree(where, f"{shortened(token)} out of place")
         if after_bracket:
             root = root or token
             _check(token, where)
