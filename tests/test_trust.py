@@ -27,8 +27,8 @@ from sopa_plugin.models import Model, load_model
 ROOT = Path(__file__).parents[1]
 PLANTED = "planted_package"
 """In the current folder, which is on the path, as `python -m` has it."""
-MODULE = f"""
-open({{marker!r}}, "w").close()
+MODULE = """
+open({marker!r}, "w").close()
 from sopa_plugin.encoders import SopaEncoder
 class Part(SopaEncoder): ...
 """
