@@ -193,12 +193,12 @@ def test_bytes_that_are_no_utf_8_are_one_error(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["patterns", "--words", "-1"], "expected a whole number, at least 0, found '-1'"),
+        (["patterns", "--words", "-1"], "expected a whole number from 0, found '-1'"),
         (["fix", "4-1=nan"], "expected NAME=NUMBER, found 'nan'"),
         (["fix", "4-1=inf"], "expected NAME=NUMBER, found 'inf'"),
         (
             ["patterns", "--top", "x"],
-            "argument --top: expected a whole number, at least 1, found 'x'",
+            "argument --top: expected a whole number from 1, found 'x'",
         ),
         (["patterns", "2-1", "--top", "1"], "argument --top: not allowed with argument names"),
         (["patterns", "--lines", "x", "--data", "y"], "--data: not allowed with argument --lines"),
