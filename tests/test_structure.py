@@ -80,3 +80,7 @@ def test_files_import_one_another_in_no_circle() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
+
+
+def test_the_package_stays_small() -> None:
+    assert len(FILES) <= 120

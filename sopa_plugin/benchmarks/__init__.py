@@ -2,6 +2,89 @@
 
 from __future__ import annotations
 
-from sopa_plugin.benchmarks.run import SECTIONS, run_benchmarks
+import logging
+import os
+import platform
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
-__all__ = ["SECTIONS", "run_benchmarks"]
+import torch
+
+from sopa_plugin import __version__
+from sopa_plugin.benchmarks import sections as measured
+from sopa_plugin.benchmarks.growth import check_picture, growth, memory
+from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report, use_threads
+from sopa_plugin.benchmarks.workload import TRAIN, make_workload
+
+logger = logging.getLogger(__name__)
+
+SECTIONS: dict[str, Callable[[Bench], None]] = {
+    "training": measured.training_steps,
+    "encoders": measured.encoders,
+    "kernel": measured.kernel,
+    "prediction": measured.prediction,
+    "reading": measured.reading,
+    "epoch": measured.epoch,
+    "memory": memory,
+    "growth": growth,
+    "gpu": measured.training_steps_on_gpu,
+}
+
+
+def run_benchmarks(
+    sections: Sequence[str] = tuple(SECTIONS),
+    rounds: int = 7,
+    batches: int = 4,
+    sentences: int = TRAIN,
+    threads: int = 1,
+    clock: str = "wall",
+    plot: str | Path | None = None,
+) -> Report:
+    """Measures soft patterns beside their alternatives.
+
+    Arguments:
+        sections: names of what to measure (`SECTIONS`).
+        rounds: how often everything is measured.
+        batches: batches of 150 sentences in one measurement.
+        sentences: at most how many to train on.
+        threads: how many threads torch and the kernel may use.
+        clock: `wall`, or `cpu` for the time of all threads of this process, which is steadier on
+            a machine that others use, too.
+        plot: where to save the picture of how costs grow, if section `growth` is measured.
+
+    Raises:
+        UserError: the picture could not be saved there; nothing has been measured then.
+    """
+    picture = Path(plot) if plot is not None and "growth" in sections else None
+    if picture is not None and find_spec("matplotlib") is None:
+        logger.warning("no picture: it needs matplotlib (pip install 'sopa_plugin[experiments]')")
+        picture = None
+    if picture is not None:
+        check_picture(picture)
+    workload = make_workload(sentences)
+    report = Report(f"{describe_machine(threads)} Text: {workload.what}.")
+    bench = Bench(workload, rounds, batches, CLOCKS[clock], picture, report)
+    with use_threads(threads):
+        for name in sections:
+            logger.info("measuring: %s", name)
+            torch.manual_seed(1)
+            SECTIONS[name](bench)
+    return report
+
+
+def describe_machine(threads: int) -> str:
+    """What was measured, on which machine, in one line."""
+    cores = f"{_processor()}, {os.cpu_count()} cores"
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    python = f"Python {platform.python_version()}"
+    used = f"{threads} {'thread' if threads == 1 else 'threads'}"
+    return f"sopa_plugin {__version__}, torch {torch.__version__}, {python}; {cores}{gpu}; {used}."
+
+
+def _processor() -> str:
+    """The processor's name, as Linux tells it or as Python does."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from sopa_plugin.comparisons.description import Description
 from sopa_plugin.comparisons.report import write_report, write_search_report
 from sopa_plugin.comparisons.runner import Runner, run_search
-from sopa_plugin.comparisons.search import Search
-from sopa_plugin.comparisons.space import Parameter
+from sopa_plugin.comparisons.space import Parameter, Search
 
 __all__ = [
     "Description",

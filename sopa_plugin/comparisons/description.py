@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sopa_plugin.comparisons.runner import Plan
-from sopa_plugin.comparisons.search import Search
-from sopa_plugin.comparisons.space import Parameter, space_problems, trial_problems
+from sopa_plugin.comparisons.space import Parameter, Search, space_problems, trial_problems
 from sopa_plugin.registry import NonNegativeInt, PositiveInt, build, check
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.experiment import Seed

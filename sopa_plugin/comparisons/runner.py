@@ -20,9 +20,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sopa_plugin.comparisons.search import Search
-from sopa_plugin.comparisons.single_run import Result
-from sopa_plugin.comparisons.study import Outcome, Storage, Study, result_of
+from sopa_plugin.comparisons.space import Search
+from sopa_plugin.comparisons.study import Outcome, Result, Storage, Study, result_of
 from sopa_plugin.errors import UserError, require
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.registry import import_plugins

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from sopa_plugin.comparisons.description import Cell, Description
 from sopa_plugin.comparisons.runner import CellRuns
-from sopa_plugin.comparisons.single_run import Result
-from sopa_plugin.comparisons.study import result_of
+from sopa_plugin.comparisons.study import Result, result_of
 from sopa_plugin.errors import UserError
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, Words
-from sopa_plugin.data.readers.lines import check_encodable
+from sopa_plugin.data.readers.sources import check_encodable
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
-from sopa_plugin.data.readers.lines import check_encodable
+from sopa_plugin.data.readers.sources import check_encodable
 from sopa_plugin.errors import UserError
 
 Format = Literal["auto", "text", "json"]

@@ -15,15 +15,18 @@ from torch import Tensor
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.activations import StateActivations
-from sopa_plugin.interpret.arcs import ArcWords
+from sopa_plugin.interpret.automaton import ArcWords
 from sopa_plugin.interpret.documents import Contribution, DocumentExplanation, spans_for
-from sopa_plugin.interpret.leave_one_out import LeaveOneOut, Replacement, faithfulness
+from sopa_plugin.interpret.leave_one_out import (
+    DocumentScores,
+    LeaveOneOut,
+    Replacement,
+    faithfulness,
+)
 from sopa_plugin.interpret.match import Match
-from sopa_plugin.interpret.matching import ArcScores, spell, with_boundaries
+from sopa_plugin.interpret.matching import ArcScores, TopMatches, spell, with_boundaries
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
-from sopa_plugin.interpret.scores import DocumentScores
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
-from sopa_plugin.interpret.top_matches import TopMatches
 from sopa_plugin.wfsa import Semiring
 from sopa_plugin.wfsa.reference import Recurrence
 

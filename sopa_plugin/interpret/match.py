@@ -88,7 +88,7 @@ class Match:
         document: the document's number in its data set.
         start, end: the tokens matched, `start <= position < end`.
         steps: the arcs taken, in order.
-        count: how often the phrase was met (see `top_matches`).
+        count: how often the phrase was met (see `TopMatches`).
     """
 
     pattern: str

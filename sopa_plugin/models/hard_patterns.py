@@ -3,18 +3,222 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from sopa_plugin.data.batches import Documents
+from sopa_plugin.data.batches import Documents, Integers
 from sopa_plugin.errors import TrainingFailed, require
-from sopa_plugin.models.hard_pattern_miner import Lexicon, PatternTrie, mine
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
 from sopa_plugin.registry import Bound, PositiveInt
+
+Flags = NDArray[np.bool_]
+
+CANDIDATES_AT_ONCE = 2**22  # bounds the memory of one step to a few hundred megabytes
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """What each word of the vocabulary may stand for; a word may be both, or neither.
+
+    Attributes:
+        concrete: whether a pattern may name the word, `[words]`.
+        wildcard: whether a wildcard stands for it, `[words]`.
+    """
+
+    concrete: Flags
+    wildcard: Flags
+
+    @classmethod
+    def count(
+        cls, ids: Integers, num_words: int, unknown: int | None, concrete: float, wildcard: float
+    ) -> Lexicon:
+        """Sorts words by their share of the training tokens.
+
+        Arguments:
+            ids: all training tokens.
+            num_words: of the vocabulary.
+            unknown: the word that stands for all unknown ones, which is only ever a wildcard.
+            concrete: least share of a concrete word.
+            wildcard: largest share of a wildcard.
+        """
+        counts = np.bincount(ids, minlength=num_words)
+        is_concrete = (counts > 0) & (counts >= concrete * len(ids))
+        is_wildcard = counts <= wildcard * len(ids)
+        if unknown is not None:
+            is_concrete[unknown], is_wildcard[unknown] = False, True
+        return cls(is_concrete, is_wildcard)
+
+
+@dataclass(frozen=True)
+class Occurrences:
+    """Where patterns of one length end: pairs without repetition, ordered by pattern and position.
+
+    Attributes:
+        pattern: numbers of patterns, `[pairs]`.
+        position: of the last word, over all documents' tokens, `[pairs]`.
+    """
+
+    pattern: Integers
+    position: Integers
+
+    def __len__(self) -> int:
+        return len(self.pattern)
+
+
+@dataclass(frozen=True)
+class PatternTrie:
+    """A set of patterns that holds the beginnings of each: pattern p is `parent[p]` and `word[p]`.
+
+    Attributes:
+        parent: the pattern without its last word, -1 for a single word, `[patterns]`.
+        word: the last word, `[patterns]`.
+    """
+
+    parent: Integers
+    word: Integers
+
+    def sequences(self) -> list[tuple[int, ...]]:
+        """The words of each pattern."""
+        words: list[tuple[int, ...]] = []
+        for parent, word in zip(self.parent.tolist(), self.word.tolist(), strict=True):
+            words.append((*words[parent], word) if parent >= 0 else (word,))
+        return words
+
+    @classmethod
+    def of(cls, sequences: list[tuple[int, ...]]) -> PatternTrie:
+        """The trie of patterns in an order in which beginnings come first."""
+        number = {sequence: i for i, sequence in enumerate(sequences)}
+        parents = [number.get(sequence[:-1], -1) for sequence in sequences]
+        words = [sequence[-1] for sequence in sequences]
+        return cls(np.array(parents, dtype=np.int64), np.array(words, dtype=np.int64))
+
+    def match(self, documents: Documents, lexicon: Lexicon) -> tuple[Integers, Integers]:
+        """Which documents have which patterns: pairs (document, pattern) without repetition."""
+        corpus = _Corpus(documents, lexicon)
+        order = np.lexsort((self.word, self.parent))
+        known = corpus.key(self.parent[order], self.word[order])
+        found: list[Integers] = []
+        stack = [corpus.starts()]
+        while stack:
+            keys, position = stack.pop()
+            places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+            hit = known[places] == keys if len(known) else np.zeros(len(keys), dtype=bool)
+            pairs = np.unique(order[places[hit]] * len(documents.ids) + position[hit])
+            occurrences = Occurrences(*np.divmod(pairs, len(documents.ids)))
+            document = corpus.document[occurrences.position]
+            found.append(np.unique(document * len(self.word) + occurrences.pattern))
+            stack.extend(corpus.extensions(occurrences))
+        pairs = np.unique(np.concatenate(found))
+        return np.divmod(pairs, max(len(self.word), 1))  # type: ignore[return-value]
+
+
+def mine(
+    documents: Documents, lexicon: Lexicon, max_length: int, min_documents: int
+) -> PatternTrie:
+    """Every pattern of up to `max_length` words that at least `min_documents` documents have.
+
+    A pattern is in a document if its concrete words are there in order and every word between two
+    adjacent ones is a wildcard. A pattern is in no more documents than its beginning is, so
+    frequent patterns are grown word by word, and rare ones never.
+    """
+    corpus = _Corpus(documents, lexicon)
+    parents: list[Integers] = []
+    words: list[Integers] = []
+    total = 0
+    stack = [(corpus.starts(), 1)]
+    while stack:
+        (keys, position), length = stack.pop()
+        new_keys, occurrences = _frequent(corpus, keys, position, min_documents)
+        parent, word = corpus.parent_and_word(new_keys)
+        parents.append(parent)
+        words.append(word)
+        if length < max_length:
+            shifted = Occurrences(occurrences.pattern + total, occurrences.position)
+            stack.extend((each, length + 1) for each in corpus.extensions(shifted))
+        total += len(new_keys)
+    return PatternTrie(np.concatenate(parents), np.concatenate(words))
+
+
+def _frequent(
+    corpus: _Corpus, keys: Integers, position: Integers, min_documents: int
+) -> tuple[Integers, Occurrences]:
+    """The keys that occur in enough documents, and where, numbered by their place in that list."""
+    distinct, code = np.unique(keys, return_inverse=True)
+    pairs = np.unique(code * len(corpus.ids) + position)
+    code, position = np.divmod(pairs, len(corpus.ids))
+    document = corpus.document[position]
+    # ordered by code and position, so a document's occurrences of a pattern stand together
+    first = np.ones(len(pairs), dtype=bool)
+    first[1:] = (np.diff(code) != 0) | (np.diff(document) != 0)
+    frequent = np.bincount(code[first], minlength=len(distinct)) >= min_documents
+    number = np.cumsum(frequent) - 1
+    kept = frequent[code]
+    return distinct[frequent], Occurrences(number[code[kept]], position[kept])
+
+
+class _Corpus:
+    """Documents, made ready for patterns to be followed through them."""
+
+    def __init__(self, documents: Documents, lexicon: Lexicon) -> None:
+        self.ids = documents.ids
+        self.num_words = len(lexicon.concrete)
+        self.concrete = lexicon.concrete[self.ids]
+        self.document = np.repeat(np.arange(len(documents)), documents.lengths)
+        # shape: [tokens], the last token that may follow: the next that is no wildcard
+        stops = np.append(np.flatnonzero(~lexicon.wildcard[self.ids]), len(self.ids))
+        following = stops[np.searchsorted(stops[:-1], np.arange(len(self.ids)), side="right")]
+        self.reach = np.minimum(following, np.repeat(documents.offsets[1:] - 1, documents.lengths))
+
+    def key(self, parent: Integers, word: Integers) -> Integers:
+        """One number for a pattern's parent (-1 for none) and last word."""
+        return (parent + 1) * self.num_words + word
+
+    def parent_and_word(self, keys: Integers) -> tuple[Integers, Integers]:
+        """The inverse of `key`."""
+        parent, word = np.divmod(keys, self.num_words)
+        return parent - 1, word
+
+    def starts(self) -> tuple[Integers, Integers]:
+        """Keys and positions of all single concrete words."""
+        position = np.flatnonzero(self.concrete)
+        return self.key(np.full(len(position), -1), self.ids[position]), position
+
+    def extensions(self, occurrences: Occurrences) -> Iterator[tuple[Integers, Integers]]:
+        """Keys and positions of all patterns one word longer, with repetitions.
+
+        They come in parts of about `CANDIDATES_AT_ONCE`, each with all occurrences of its patterns.
+        """
+        counts = self.reach[occurrences.position] - occurrences.position
+        ends = np.cumsum(counts)
+        start = 0
+        while start < len(occurrences):
+            limit = (ends[start - 1] if start else 0) + CANDIDATES_AT_ONCE
+            stop = max(int(np.searchsorted(ends, limit)), start + 1)
+            stop = int(
+                np.searchsorted(occurrences.pattern, occurrences.pattern[stop - 1], side="right")
+            )
+            some = slice(start, stop)
+            start = stop
+            pattern = np.repeat(occurrences.pattern[some], counts[some])
+            position = np.repeat(occurrences.position[some] + 1, counts[some]) + _ramps(
+                counts[some]
+            )
+            kept = self.concrete[position]
+            if kept.any():
+                yield self.key(pattern[kept], self.ids[position[kept]]), position[kept]
+
+
+def _ramps(counts: Integers) -> Integers:
+    """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+
 
 Share = Annotated[float, Bound(at_least=0, at_most=1)]
 

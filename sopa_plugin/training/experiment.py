@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -14,9 +14,9 @@ from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer
+from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut
 from sopa_plugin.errors import TrainingFailed, UserError
-from sopa_plugin.models import Model
+from sopa_plugin.models import Model, load_model
 from sopa_plugin.registry import (
     Bound,
     ConfigError,
@@ -26,13 +26,14 @@ from sopa_plugin.registry import (
     imported_plugins,
 )
 from sopa_plugin.training.card import model_card
-from sopa_plugin.training.metrics import Metrics, split_metrics
+from sopa_plugin.training.metrics import Metrics, classification_metrics, split_metrics
 from sopa_plugin.training.processes import by_all, lost_another
-from sopa_plugin.training.run_folder import RunFolder
+from sopa_plugin.training.run_folder import RunFolder, dataset_reader
 from sopa_plugin.training.trainer import OnEpoch, Trainer
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
+
 
 MAX_SEED = 2**31 - 1  # NumPy takes 32 bits, and every process adds its number
 Seed = Annotated[int, Bound(at_least=0, at_most=MAX_SEED)]
@@ -240,3 +241,57 @@ def _log_versions() -> None:
     packages = ("torch", "transformers", "datasets", "accelerate")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     logger.info("sopa_plugin %s, Python %s, %s", __version__, platform.python_version(), versions)
+
+
+def evaluate_run(
+    folder: str | Path,
+    data: Sequence[str] = (),
+    device: str = "cpu",
+    accept_changed: bool = False,
+) -> Iterator[Metrics]:
+    """Metrics of a run's model: on its own dev and test sets, or on `data`.
+
+    Arguments:
+        folder: of a finished run.
+        data: files or folders in the format that the run was trained on. Of a folder its test set
+            is taken, or what the reader splits off as one.
+        device: where the model is to run.
+        accept_changed: take a model whose files were changed after training.
+
+    Yields:
+        `data`, `split`, `accuracy`, `macro_f1`, `loss`, `examples`.
+
+    Raises `UserError` for a label that the model does not know. Labels are matched by name.
+    """
+    folder = Path(folder)
+    model = load_model(folder, accept_changed)
+    model.to_device(device)
+    own = dataset_reader(folder)
+    # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer
+    fold_and_cut(model.tokenizer, own.lowercase, own.max_tokens)
+    if not data:
+        splits = own.read()
+        for split in ("dev", "test"):
+            if split in splits:
+                yield {"data": own.path, **_evaluate(model, split, splits[split])}
+    for path in data:
+        if Path(path).is_file():
+            test = own.read_file(path, model.labels)
+        else:
+            test = dataset_reader(folder, path).read_test(model.labels)
+        yield {"data": path, **_evaluate(model, "test", test)}
+
+
+def _evaluate(model: Model, split: str, data: Dataset) -> Metrics:
+    names = data.features["label"].names
+    columns = data[:]
+    unknown = {names[number] for number in columns["label"]} - set(model.labels)
+    if unknown:
+        raise UserError(
+            f"the {split} set has the label '{min(unknown)}', which the model does not know; "
+            f"expected {', '.join(model.labels)}"
+        )
+    # by name: the same class may have another number in other data
+    labels = [model.labels.index(names[number]) for number in columns["label"]]
+    metrics = classification_metrics(model.log_probabilities(columns["text"]), labels)
+    return {"split": split, **metrics}

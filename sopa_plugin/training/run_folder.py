@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from sopa_plugin.data.readers import DatasetReader
@@ -28,8 +31,73 @@ from sopa_plugin.files import (
 )
 from sopa_plugin.models import Model
 from sopa_plugin.registry import build, imported_only
-from sopa_plugin.training.lock import HOLDER, LOCK, FolderLock
 from sopa_plugin.training.processes import by_first, processes
+
+logger = logging.getLogger(__name__)
+
+LOCK = ".lock"
+HOLDER = ".lock.json"
+
+
+class FolderLock:
+    """Keeps other processes, of other machines too, from working in a folder.
+
+    The lock is a file in the folder, moves with it, and is given back by the system when its
+    process ends, however that is. Another file says whose it is.
+
+    Attributes:
+        folder: where it is now; whoever moves the folder sets this.
+
+    Raises `UserError`, which says who holds the lock, if another does.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = FileLock(folder / LOCK)
+        self._acquire()
+        while not (folder / LOCK).exists():  # whoever held it has just deleted it
+            self._lock.release()
+            self._acquire()
+        self._holder = {
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "since": datetime.now().isoformat(sep=" "),
+        }
+        write_file(folder / HOLDER, json.dumps(self._holder))
+
+    def _acquire(self) -> None:
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(
+                f"{self.folder}: {_holder(self.folder)} is at work in this folder; wait for it, "
+                "stop it, or choose another folder with -s"
+            ) from None
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the folder still is the one that was locked."""
+        try:
+            return bool(read_json(self.folder / HOLDER, "") == self._holder)
+        except UserError:
+            return False
+
+    def release(self) -> None:
+        """Gives the lock back."""
+        if self.is_in_place:
+            (self.folder / HOLDER).unlink()
+            (self.folder / LOCK).unlink()
+        self._lock.release()
+
+
+def _holder(folder: Path) -> str:
+    try:
+        holder = read_json(folder / HOLDER, "")
+        since = str(holder["since"]).partition(".")[0]
+        return f"process {holder['pid']} on {holder['host']} (since {since})"
+    except (UserError, KeyError, TypeError):
+        return "another process"
+
 
 CONFIG = "experiment.json"
 EPOCHS = "epochs.jsonl"
@@ -37,8 +105,6 @@ LOG = "train.log"
 METRICS = "metrics.json"
 PREDICTIONS = "{split}_predictions.jsonl"
 CARD = "README.md"
-
-logger = logging.getLogger(__name__)
 
 
 class RunFolder:

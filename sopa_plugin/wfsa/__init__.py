@@ -5,10 +5,18 @@ from __future__ import annotations
 from sopa_plugin.wfsa.encodings import ArcEncoding
 from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 from sopa_plugin.wfsa.operator import best_matches, document_scores, end_scores
-from sopa_plugin.wfsa.paths import Arc, Ends, Path, first_tokens, k_best_matches, spell_out, trace
+from sopa_plugin.wfsa.paths import (
+    Arc,
+    Ends,
+    Path,
+    first_tokens,
+    k_best_matches,
+    span_scores,
+    spell_out,
+    trace,
+)
 from sopa_plugin.wfsa.products import arc_products
 from sopa_plugin.wfsa.semirings import Semiring
-from sopa_plugin.wfsa.spans import span_scores
 
 __all__ = [
     "Arc",

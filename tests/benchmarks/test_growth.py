@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from sopa_plugin.benchmarks import SECTIONS, run_benchmarks
-from sopa_plugin.benchmarks.growth import Problem, draw_growth
-from sopa_plugin.benchmarks.memory import sizes_of_tensors
+from sopa_plugin.benchmarks.growth import Problem, draw_growth, sizes_of_tensors
 from sopa_plugin.errors import UserError
 
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from sopa_plugin.benchmarks.contenders import REFERENCE, Trained, contenders
-from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report
-from sopa_plugin.benchmarks.memory import (
+from sopa_plugin.benchmarks.growth import (
     bytes_per_token_and_state,
     fastest_growth,
     kept_for_backward,
     sizes_of_tensors,
 )
+from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report
 from sopa_plugin.benchmarks.workload import make_workload
 
 

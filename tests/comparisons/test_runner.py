@@ -11,7 +11,7 @@ import time
 import optuna
 import pytest
 
-from sopa_plugin.comparisons import Description, Runner, runner, single_run, study
+from sopa_plugin.comparisons import Description, Runner, runner, study
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import build
 
@@ -45,7 +45,7 @@ def test_every_run_is_there_and_the_best_trial_was_taken(whole):
         assert other["config"]["model"] == best["config"]["model"]
         for accuracy, run in zip(cell["accuracies"], (best, other), strict=True):
             assert accuracy == pytest.approx(100 * run["metrics"]["test_accuracy"])
-            result = single_run.Result(**run)
+            result = study.Result(**run)
             assert result.right().mean() == pytest.approx(run["metrics"]["test_accuracy"])
             assert len(result.right()) == result.examples == 100
     # nothing but results stays of a run
@@ -145,9 +145,9 @@ def test_a_run_that_was_half_deleted_is_made_again(description, tmp_path, monkey
 
     monkeypatch.setattr(shutil, "rmtree", die)
     with pytest.raises(KeyboardInterrupt):
-        single_run.run_once(config, tmp_path / "run")
+        study.run_once(config, tmp_path / "run")
     monkeypatch.undo()
-    assert len(single_run.run_once(config, tmp_path / "run").right()) > 0
+    assert len(study.run_once(config, tmp_path / "run").right()) > 0
 
 
 def test_results_on_other_examples_are_not_compared_until_run_again(

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.matching import ArcScores
-from sopa_plugin.interpret.top_matches import TopMatches
+from sopa_plugin.interpret.matching import ArcScores, TopMatches
 from sopa_plugin.wfsa import k_best_matches
 
 OPTIONS: list[dict[str, Any]] = [

@@ -15,8 +15,8 @@ from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import HardPatterns, load_model
-from sopa_plugin.models import hard_pattern_miner as miner
-from sopa_plugin.models.hard_pattern_miner import Lexicon, PatternTrie, mine
+from sopa_plugin.models import hard_patterns as miner
+from sopa_plugin.models.hard_patterns import Lexicon, PatternTrie, mine
 
 SST = Path(__file__).parents[2] / ".." / "shared" / "data" / "sst"
 

@@ -25,7 +25,7 @@ from sopa_plugin.wfsa import (
     span_scores,
     spell_out,
 )
-from sopa_plugin.wfsa.spans import Asteration
+from sopa_plugin.wfsa.paths import Asteration
 
 
 @dataclass

@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from sopa_plugin.data.readers import splits as split_tools
-from sopa_plugin.data.readers.lines import encoding_problem
-from sopa_plugin.data.readers.sources import SPLITS, canonical_splits, find_files, is_stored
+from sopa_plugin.data.readers.sources import (
+    SPLITS,
+    canonical_splits,
+    encoding_problem,
+    find_files,
+    is_stored,
+)
 from sopa_plugin.data.readers.splits import Examples
 from sopa_plugin.data.tokenizers import MaxTokens
 from sopa_plugin.errors import TrainingFailed, UserError, listed, shortened

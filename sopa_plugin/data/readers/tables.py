@@ -25,7 +25,7 @@ import pyarrow
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
-from sopa_plugin.data.readers.lines import read_header, read_rows
+from sopa_plugin.data.readers.sources import read_header, read_rows
 from sopa_plugin.errors import UserError, listed, shortened
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")

@@ -11,8 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
-from sopa_plugin.data.readers.lines import read_json_lines, read_text
-from sopa_plugin.data.readers.sources import SPLITS, canonical_splits, entries, find_files, split_of
+from sopa_plugin.data.readers.sources import (
+    SPLITS,
+    canonical_splits,
+    entries,
+    find_files,
+    read_json_lines,
+    read_text,
+    split_of,
+)
 from sopa_plugin.data.readers.splits import Example, Examples
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sopa_plugin.data.readers.lines import encoding_problem, read_json_lines, read_lines, read_rows
+from sopa_plugin.data.readers.sources import (
+    encoding_problem,
+    read_json_lines,
+    read_lines,
+    read_rows,
+)
 from sopa_plugin.errors import UserError
 
 
