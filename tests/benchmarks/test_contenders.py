@@ -23,6 +23,7 @@ from sopa_plugin.models import TextClassifier
 @pytest.fixture
 def workload(monkeypatch: pytest.MonkeyPatch) -> Workload:
     monkeypatch.delenv("SOPA_SST", raising=False)
+    torch.manual_seed(1)
     return make_workload(40)
 
 
