@@ -86,6 +86,16 @@ def test_encoder_never_looks_at_padding(name: str, mask_type: torch.dtype) -> No
 
 
 @PER_ENCODER
+def test_encoder_says_its_sizes_and_that_one_document_is_no_batch(name: str) -> None:
+    encoder = encoder_of(name)
+    sizes = f"(input_dim={DIM}, output_dim={encoder.get_output_dim()}"
+    assert sizes in " ".join(repr(encoder).split()).replace("( ", "(")
+    tokens, mask = documents()
+    with pytest.raises(ValueError, match=rf"found \[12, {DIM}\]; one document is a batch of one"):
+        encoder(tokens[0], mask[0])
+
+
+@PER_ENCODER
 def test_encoder_refuses_a_mask_that_is_none(name: str) -> None:
     encoder = encoder_of(name)
     tokens, mask = documents()

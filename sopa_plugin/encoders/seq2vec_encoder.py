@@ -35,6 +35,10 @@ class Seq2VecEncoder(nn.Module, Registrable):
         """Dimension of the document vector."""
         raise NotImplementedError
 
+    def extra_repr(self) -> str:
+        """What the printed module shows of itself: its sizes."""
+        return f"input_dim={self.get_input_dim()}, output_dim={self.get_output_dim()}"
+
 
 class PackedSeq2VecEncoder(Seq2VecEncoder):
     """An encoder that also takes documents packed, with no padding and shared token rows."""
@@ -65,8 +69,13 @@ def checked_mask(tokens: Tensor, mask: Tensor) -> Tensor:
     """`mask [batch, tokens]` of `tokens [batch, tokens, dim]` as booleans.
 
     Raises:
-        ValueError: the mask has another shape, or a token that is none comes before one that is.
+        ValueError: the tokens are no batch, the mask has another shape, or a token that is none
+            comes before one that is.
     """
+    if tokens.dim() != 3:
+        found = f"expected [batch, tokens, dim], found {list(tokens.shape)}"
+        advice = "; one document is a batch of one: tokens[None], mask[None]"
+        raise ValueError(f"tokens: {found}{advice if tokens.dim() == 2 else ''}")
     if mask.shape != tokens.shape[:2]:
         expected, found = list(tokens.shape[:2]), list(mask.shape)
         raise ValueError(f"mask: expected {expected}, one for each token; found {found}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -207,7 +208,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors `[batch, K]` of `tokens [batch, tokens, input_dim]` under `mask`."""
-        if tokens.shape[-1] != self.input_dim:
+        if tokens.dim() == 3 and tokens.shape[2] != self.input_dim:
             raise ValueError(
                 f"tokens: expected [batch, tokens, {self.input_dim}], found {list(tokens.shape)}"
             )
@@ -275,6 +276,12 @@ class SopaEncoder(PackedSeq2VecEncoder):
     def get_output_dim(self) -> int:
         """K, the number of patterns."""
         return self.layout.num_patterns
+
+    def extra_repr(self) -> str:
+        """Its sizes, its patterns as `{states: how many}`, and how arcs are scored."""
+        patterns = dict(Counter(self.layout.lengths))
+        scored = f"semiring={self.options.semiring}, encoding={self.options.encoding}"
+        return f"{super().extra_repr()}, patterns={patterns}, {scored}"
 
 
 def loops_can_matter(

@@ -335,6 +335,11 @@ def test_tokens_of_another_dimension_are_refused() -> None:
         encoder(torch.zeros(2, 5, 4), torch.ones(2, 5, dtype=torch.bool))
 
 
+def test_its_repr_shows_its_patterns() -> None:
+    shown = repr(SopaEncoder(300, {3: 1, 6: 10}, self_loops="none"))
+    assert "input_dim=300, output_dim=11, patterns={3: 1, 6: 10}, semiring=max_product" in shown
+
+
 def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(ValueError, match=r"encoding: .*; epsilon_scale: "):
         make(encoding="identity", epsilons=False, epsilon_scale=0.5)
