@@ -73,9 +73,9 @@ def checked_mask(tokens: Tensor, mask: Tensor) -> Tensor:
             comes before one that is.
     """
     if tokens.dim() != 3:
-        found = f"expected [batch, tokens, dim], found {list(tokens.shape)}"
-        advice = "; one document is a batch of one: tokens[None], mask[None]"
-        raise ValueError(f"tokens: {found}{advice if tokens.dim() == 2 else ''}")
+        advice = "one document is a batch of one: tokens[None], mask[None]"
+        shapes = f"expected [batch, tokens, dim], found {list(tokens.shape)}"
+        raise ValueError(f"tokens: {shapes}; {advice}")
     if mask.shape != tokens.shape[:2]:
         expected, found = list(tokens.shape[:2]), list(mask.shape)
         raise ValueError(f"mask: expected {expected}, one for each token; found {found}")
