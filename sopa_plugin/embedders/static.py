@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,12 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
 
-from sopa_plugin.embedders.token_embedder import TokenEmbedder
+from sopa_plugin.embedders.token_embedder import Found, TokenEmbedder
 from sopa_plugin.embedders.vectors import VectorFile
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import Bound, LocalPath, PositiveInt
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_DIM = 300  # of the paper's GloVe 840B vectors
 Unknown = Literal["zero", "mean", "random"]
@@ -149,7 +146,13 @@ class StaticEmbedder(TokenEmbedder):
         known = list(rows.values())
         if vectors is not None:
             table, known = VectorFile(vectors, params.get("member")).read(rows, _folding(tokenizer))
-            self._check_found(vectors, len(known), len(rows))
+            if rows and not known:
+                raise UserError(
+                    f"{vectors}: none of the {len(rows)} words of the vocabulary has a vector in "
+                    "this file; is it of another language, or the text cased and the file "
+                    "lower-cased (tokenizer.lowercase: true)?"
+                )
+            self.found = Found(vectors, known)
             found = torch.from_numpy(table[known]).to(self.weight)
             share = params.get("whiten", 0)
             self.weight[known] = whitened(found, share) if share and known else found
@@ -169,16 +172,6 @@ class StaticEmbedder(TokenEmbedder):
         if self.unknown == "mean":
             return zero + known.mean(dim=0)
         return torch.randn_like(zero) * known.square().mean().sqrt()
-
-    @staticmethod
-    def _check_found(vectors: str, found: int, words: int) -> None:
-        if words and not found:
-            raise UserError(
-                f"{vectors}: none of the {words} words of the vocabulary has a vector in this "
-                "file; is it of another language, or the text cased and the file lower-cased "
-                "(tokenizer.lowercase: true)?"
-            )
-        logger.info("%s: vectors for %d of %d words of the vocabulary", vectors, found, words)
 
 
 def whitened(vectors: Tensor, share: float) -> Tensor:

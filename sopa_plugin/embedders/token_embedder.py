@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.registry import Registrable
+
+
+class Found(NamedTuple):
+    """What a file of vectors brought: its path, and the ids of the words that it has."""
+
+    file: str
+    ids: list[int]
 
 
 class TokenEmbedder(nn.Module, Registrable):
@@ -25,6 +32,9 @@ class TokenEmbedder(nn.Module, Registrable):
     trainable: bool
     """Whether its weights are trained. If not, they need no gradient, and the same token (or the
     same document, where `contextual`) has the same vectors for good, in training too."""
+
+    found: Found | None = None
+    """Set by `load_pretrained`, where there is a file of word vectors."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Vectors `[batch, tokens, dim]` of `input_ids [batch, tokens]`.

@@ -10,10 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
+from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.readers import DatasetReader
+from sopa_plugin.data.readers.dataset_reader import in_fixtures
 from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import Model, load_model
@@ -34,8 +37,11 @@ from sopa_plugin.training.trainer import OnEpoch, Trainer
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
+    from sopa_plugin.embedders.token_embedder import Found
 
 MAX_SEED = 2**31 - 1  # NumPy takes 32 bits, and every process adds its number
+LOW_COVERAGE = 0.9
+"""Share of the training tokens that have a vector, below which one had better know of it."""
 Seed = Annotated[int, Bound(at_least=0, at_most=MAX_SEED)]
 
 logger = logging.getLogger(__name__)
@@ -95,6 +101,9 @@ class Experiment:
         sizes = {split: len(each) for split, each in data.items()}
         described = self.dataset.describe()
         logger.info("data: %s: %s; classes: %s", described, sizes, ", ".join(model.labels))
+        found = getattr(getattr(model, "embedder", None), "found", None)
+        if found is not None:
+            _log_coverage(found, data, model.tokenizer, self.dataset.is_embedded_sample)
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         run.start()
@@ -235,6 +244,40 @@ def _label_names(data: Dataset) -> list[str]:
     if not isinstance(label, ClassLabel):
         raise UserError("the data have no column `label` of the type ClassLabel")
     return label.names  # type: ignore[no-any-return]
+
+
+def _log_coverage(
+    found: Found, data: DatasetDict, tokenizer: PreTrainedTokenizerBase, is_sample: bool
+) -> None:
+    """Says for which share of the tokens of each split a file of word vectors has a vector."""
+    lacking = np.ones(len(tokenizer), dtype=np.bool_)
+    lacking[found.ids] = False
+    # shape: [vocabulary], of each split
+    counts = {
+        split: np.bincount(Documents.encode(each["text"], tokenizer).ids, minlength=len(lacking))
+        for split, each in data.items()
+    }
+    shares = {split: 1 - n[lacking].sum() / max(n.sum(), 1) for split, n in counts.items()}
+    said = ", ".join(f"{100 * share:.1f} % of {split}'s" for split, share in shares.items())
+    logger.info("%s: the words that have a vector are %s tokens", found.file, said)
+    if in_fixtures(Path(found.file)) and not is_sample:
+        logger.warning(
+            "model.embedder.vectors: %s has vectors for the few words of the embedded sample; for "
+            "data of your own name a real file, such as GloVe's (SOPA_VECTORS=...)",
+            found.file,
+        )
+    if shares["train"] < LOW_COVERAGE:
+        lacking[tokenizer.all_special_ids] = False
+        without = np.flatnonzero(lacking & (counts["train"] > 0))
+        commonest = without[np.argsort(-counts["train"][without], kind="stable")[:10]]
+        logger.warning(
+            "%.1f %% of the training tokens have no vector in %s, most often: %s. Are the vectors "
+            "of this language, and is the text split as theirs was (tokenizer.type: words for "
+            "running text)?",
+            100 * (1 - shares["train"]),
+            found.file,
+            " ".join(tokenizer.convert_ids_to_tokens(commonest.tolist())),
+        )
 
 
 def _log_versions() -> None:

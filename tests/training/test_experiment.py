@@ -89,6 +89,40 @@ def test_the_card_says_on_what_it_was_trained(config: Config, tmp_path: Path) ->
     assert "embedded sample" not in (tmp_path / "other" / "README.md").read_text()
 
 
+def test_coverage_is_that_of_the_tokens(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "vectors.txt").write_text("good 1 0\nbad 0 1\nnever 1 1\n")
+    for split, text in (
+        ("train", "good qzx qzx\n0 bad vvw"),
+        ("dev", "good\n0 bad"),
+        ("test", "new"),
+    ):
+        (tmp_path / "own" / f"{split}.txt").write_text(f"1 {text}\n" * 8)
+    own = config(trainer__num_epochs=1, dataset__path=str(tmp_path / "own"))
+
+    def said(vectors: Path) -> dict[int, str]:
+        caplog.clear()
+        own["model"]["embedder"]["vectors"] = str(vectors)
+        with caplog.at_level(logging.INFO, logger="sopa_plugin"):
+            run_experiment(own, tmp_path / "run", force=True)
+        told = [each for each in caplog.records if "vector" in each.message]
+        return {level: "".join(each.message for each in told if each.levelno == level)
+                for level in (logging.INFO, logging.WARNING)}  # fmt: skip
+
+    found = said(tmp_path / "vectors.txt")
+    assert "40.0 % of train's, 100.0 % of dev's, 0.0 % of test's tokens" in found[logging.INFO]
+    assert "60.0 % of the training tokens" in found[logging.WARNING]
+    assert "most often: qzx vvw." in found[logging.WARNING]
+    sample = Path(config()["model"]["embedder"]["vectors"])
+    assert "for data of your own name a real file" in said(sample)[logging.WARNING]
+    with caplog.at_level(logging.WARNING, logger="sopa_plugin"):
+        caplog.clear()
+        run_experiment(config(trainer__num_epochs=1), tmp_path / "sample")
+    assert "vector" not in caplog.text
+
+
 def test_one_seed_one_result(config: Config, tmp_path: Path) -> None:
     def weights(name: str, **changes: Any) -> dict[str, torch.Tensor]:
         run_experiment(config(**changes), tmp_path / name)

@@ -168,7 +168,7 @@ class DatasetReader(ABC, Registrable):
     @property
     def is_embedded_sample(self) -> bool:
         """Whether the data are this project's own small sample, in its folder `fixtures`."""
-        return any(_in_fixtures(Path(path)) for path in self._paths())
+        return any(in_fixtures(Path(path)) for path in self._paths())
 
     def describe(self) -> str:
         """What was read, for the model card: the title and the last parts of the path."""
@@ -316,7 +316,7 @@ class DatasetReader(ABC, Registrable):
                     )
 
 
-def _in_fixtures(path: Path) -> bool:
+def in_fixtures(path: Path) -> bool:
     """Whether the path lies in a folder `fixtures` that stands beside this package's source."""
     resolved = path.resolve()
     return any(
