@@ -154,14 +154,14 @@ def kernel(bench: Bench) -> None:
         return
     with torch.no_grad():
         scored = [encoder.operands(*packed)[-1] for packed in inputs.packed]
-    best = [module.forward(layout, arcs, True) for arcs in scored]
+    best = [module.forward(layout, "max_product", arcs, True) for arcs in scored]
 
     def forward(i: int, keep_paths: bool) -> None:
-        module.forward(layout, scored[i], keep_paths)
+        module.forward(layout, "max_product", scored[i], keep_paths)
 
     def backward(i: int) -> None:
         grad, *paths = best[i]
-        module.backward(layout, grad, scored[i], *paths)
+        module.backward(layout, "max_product", grad, scored[i], *paths)
 
     @torch.inference_mode()
     def convolve(i: int) -> None:

@@ -57,7 +57,7 @@ def _tables(layout: Layout, device: torch.device) -> Tables:
     return Tables(*(torch.tensor(numbers, device=device) for numbers in lists))
 
 
-def forward(layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
+def forward(layout: Layout, semiring: str, arcs: Arcs, keep_paths: bool) -> BestMatches:
     """The best matches of documents; see `dispatch.Kernel`."""
     matches = BestMatches.unfilled(layout, arcs, keep_paths)
     _run(layout, arcs, matches, matches.scores, matches.final, PATHS=keep_paths, ENDS=False)
@@ -72,7 +72,13 @@ def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
 
 
 def backward(
-    layout: Layout, grad: Tensor, arcs: Arcs, ends: Tensor, final: Tensor, steps: Tensor
+    layout: Layout,
+    semiring: str,
+    grad: Tensor,
+    arcs: Arcs,
+    ends: Tensor,
+    final: Tensor,
+    steps: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths; see `dispatch.Kernel`.
 

@@ -17,30 +17,44 @@ from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 logger = logging.getLogger(__name__)
 
 MAX_SEMIRINGS = frozenset({"max_product", "max_sum"})
-"""Semirings that the kernels serve: both run as max-plus, in log space."""
+"""Semirings that every kernel serves: both run as max-plus, in log space."""
 
-CHOICES = ("reference", "cpu", "cuda")
+SERVED = {"cpu": MAX_SEMIRINGS | {"sum_product", "log"}, "cuda": MAX_SEMIRINGS}
+"""Semirings that each kernel serves."""
+
+CHOICES = ("reference", *SERVED)
 """What the environment variable `SOPA_KERNEL` may force."""
 
 
 class Kernel(Protocol):
-    """What a fast implementation (a module) offers; it computes max-plus in float32.
+    """What a fast implementation (a module) offers; it computes in float32.
 
-    Everywhere `arcs` are in log space, `index` and `offsets` int64 and everything on one device.
+    Everywhere `arcs` are as the semiring holds them, `index` and `offsets` int64 and everything on
+    one device.
     """
 
-    def forward(self, layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
-        """The best matches of documents; all but their scores is empty unless `keep_paths`."""
+    def forward(self, layout: Layout, semiring: str, arcs: Arcs, keep_paths: bool) -> BestMatches:
+        """The best matches of documents; all but their scores is empty unless `keep_paths`.
+
+        Where the semiring sums over paths, scores are those sums and `keep_paths` is false.
+        """
         ...
 
     def end_scores(self, layout: Layout, arcs: Arcs) -> EndScores:
-        """The best matches that end at each token."""
+        """The best matches that end at each token; of semirings that select."""
         ...
 
     def backward(
-        self, layout: Layout, grad: Tensor, arcs: Arcs, ends: Tensor, final: Tensor, steps: Tensor
+        self,
+        layout: Layout,
+        semiring: str,
+        grad: Tensor,
+        arcs: Arcs,
+        ends: Tensor,
+        final: Tensor,
+        steps: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths.
+        """Gradients of `scores [N, R]` and `epsilon [Q]`, along the best paths or all.
 
         `grad [B, K]` is that of the document scores; `ends`, `final` and `steps` are what `forward`
         gave.
@@ -62,7 +76,7 @@ def choose_kernel(semiring: str, device: torch.device, dtype: torch.dtype) -> Ke
     if forced and forced not in CHOICES:
         raise UserError(f"SOPA_KERNEL={forced}: expected one of {', '.join(CHOICES)}, or unset")
     name = forced or device.type
-    if not forced and (semiring not in MAX_SEMIRINGS or name not in CHOICES):
+    if not forced and semiring not in SERVED.get(name, ()):
         return None
     kernel = _kernel(name, semiring, device, dtype)
     if not isinstance(kernel, str):
@@ -75,8 +89,8 @@ def choose_kernel(semiring: str, device: torch.device, dtype: torch.dtype) -> Ke
 
 def _kernel(name: str, semiring: str, device: torch.device, dtype: torch.dtype) -> Kernel | str:
     """The kernel `name`, or the reason why it cannot serve a call."""
-    if semiring not in MAX_SEMIRINGS:
-        return f"the kernels serve {' and '.join(sorted(MAX_SEMIRINGS))}, not {semiring}"
+    if semiring not in SERVED[name]:
+        return f"that kernel serves {', '.join(sorted(SERVED[name]))}, not {semiring}"
     if dtype == torch.float64:
         return "the kernels compute in float32 and these scores are float64"
     # Triton's interpreter runs the CUDA kernel on CPU tensors.

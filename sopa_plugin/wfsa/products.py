@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from sopa_plugin.wfsa.dispatch import choose_kernel
+from sopa_plugin.wfsa.operator import register_operator
 from sopa_plugin.wfsa.semirings import Semiring
-from sopa_plugin.wfsa.torch_operators import register_operator
 
 
 def arc_products(

@@ -159,10 +159,13 @@ class Log(Semiring):
 
     def plus(self, first: Tensor, second: Tensor) -> Tensor:
         """log(exp(first) + exp(second))."""
-        # Two infinities are kept from logaddexp, whose gradient there is not a number.
-        neither = (first == self.zero) & (second == self.zero)
-        total = torch.logaddexp(first.masked_fill(neither, 0), second.masked_fill(neither, 0))
-        return total.masked_fill(neither, self.zero)
+        # Infinities are kept from logaddexp, whose gradients there, first and second, are not
+        # numbers.
+        no_first, no_second = first == self.zero, second == self.zero
+        either = no_first | no_second
+        total = torch.logaddexp(first.masked_fill(either, 0), second.masked_fill(either, 0))
+        total = torch.where(no_first, second, torch.where(no_second, first, total))
+        return total.masked_fill(no_first & no_second, self.zero)
 
     def times(self, first: Tensor, second: Tensor) -> Tensor:
         """The sum."""

@@ -76,10 +76,10 @@ def large_case() -> Case:
 
 def everything(case: Case) -> list[Tensor]:
     """All that the kernel computes for a case, with gradients that are not round numbers."""
-    matches = cpu.forward(*case, keep_paths=True)
+    matches = cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=True)
     grad = torch.linspace(-1, 1, matches.scores.numel()).view_as(matches.scores)
-    grads = cpu.backward(case.layout, grad, case.arcs, *matches[1:])
-    alone = cpu.forward(*case, keep_paths=False).scores
+    grads = cpu.backward(case.layout, "max_sum", grad, case.arcs, *matches[1:])
+    alone = cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=False).scores
     return [*matches, *grads, alone, *cpu.end_scores(*case)]
 
 
@@ -95,12 +95,12 @@ def set_threads() -> Iterator[Callable[[int], None]]:
 def test_scores_and_paths_are_those_of_the_reference(case: Case) -> None:
     layout, arcs = case
     expected = reference.document_scores(layout, MAX_SUM, arcs, keep_paths=True)
-    found = cpu.forward(*case, keep_paths=True)
+    found = cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=True)
     for mine, theirs in zip(found[:3], expected[:3], strict=True):
         assert torch.equal(mine, theirs)
         assert mine.dtype == theirs.dtype
     assert spell_out(layout, arcs, found) == spell_out(layout, arcs, expected)
-    alone, *nothing = cpu.forward(*case, keep_paths=False)
+    alone, *nothing = cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=False)
     assert torch.equal(alone, expected.scores)
     assert [tensor.numel() for tensor in nothing] == [0, 0, 0]
 
@@ -134,8 +134,8 @@ def test_gradients_are_those_of_the_reference(case: Case) -> None:
     grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(0))
     total = torch.where(out > -INF, out * grad, 0).sum() + 0 * (scores.nansum() + epsilon.nansum())
     total.backward()
-    matches = cpu.forward(*case, keep_paths=True)
-    found = cpu.backward(layout, grad, arcs, *matches[1:])
+    matches = cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=True)
+    found = cpu.backward(layout, "max_sum", grad, arcs, *matches[1:])
     for mine, theirs in zip(found, (scores.grad, epsilon.grad), strict=True):
         expected = torch.zeros_like(mine) if theirs is None else theirs.nan_to_num()
         torch.testing.assert_close(mine, expected)
@@ -144,13 +144,13 @@ def test_gradients_are_those_of_the_reference(case: Case) -> None:
 def test_documents_shorter_than_a_pattern_do_not_match() -> None:
     layout = Layout((2, 5), epsilons=False)
     case = make_case(layout, [2, 0], rows=2, seed=0)
-    scores, ends, final, steps = cpu.forward(*case, keep_paths=True)
+    scores, ends, final, steps = cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=True)
     assert scores[:, 1].tolist() == [-INF, -INF]
     assert scores[1, 0] == -INF
     assert ends.tolist() == [[int(ends[0, 0]), -1], [-1, -1]]
     assert ends[0, 0] > 0
     grad = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
-    for gradient in cpu.backward(layout, grad, case.arcs, ends, final, steps):
+    for gradient in cpu.backward(layout, "max_sum", grad, case.arcs, ends, final, steps):
         assert not gradient.any()
 
 
@@ -168,7 +168,7 @@ def test_rows_that_do_not_exist_are_refused(row: int) -> None:
     case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
     case.arcs.index[1] = row
     with pytest.raises(IndexError, match="rows 0 to 3"):
-        cpu.forward(*case, keep_paths=False)
+        cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=False)
 
 
 @pytest.mark.parametrize("offsets", [[0, 4], [0, 2, 1], [-1, 3]])
@@ -176,7 +176,7 @@ def test_tokens_that_do_not_exist_are_refused(offsets: list[int]) -> None:
     case = make_case(Layout((2, 3)), [3], rows=4, seed=0)
     arcs = case.arcs._replace(offsets=torch.tensor(offsets))
     with pytest.raises(IndexError, match="ascend from 0 to 3"):
-        cpu.forward(case.layout, arcs, keep_paths=False)
+        cpu.forward(case.layout, "max_sum", arcs, keep_paths=False)
 
 
 def test_results_are_bit_equal_for_every_number_of_threads_and_every_run(
@@ -196,7 +196,7 @@ def test_errors_in_other_threads_are_raised(set_threads: Callable[[int], None]) 
     case = large_case()
     case.arcs.index[-1] = len(case.arcs.scores)
     with pytest.raises(IndexError, match="rows 0 to 499"):
-        cpu.forward(*case, keep_paths=False)
+        cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=False)
 
 
 def test_eight_threads_may_call_at_once(set_threads: Callable[[int], None]) -> None:
@@ -246,7 +246,7 @@ scores, epsilon = torch.randn(50, layout.num_scores), torch.randn(layout.num_eps
 arcs = Arcs(scores, index, offsets, epsilon)
 
 def compute(_=None):
-    return cpu.forward(layout, arcs, False).scores
+    return cpu.forward(layout, "max_sum", arcs, False).scores
 """
 
 
@@ -275,10 +275,10 @@ def test_gradients_in_a_forked_child_of_a_parent_that_used_torch_threads() -> No
     torch.ones(1000, 1000).exp()  # starts torch's own threads, which a child does not have
     index, scores = torch.randint(0, 1000, (320 * 20,)), torch.randn(1000, layout.num_scores)
     arcs = Arcs(scores, index, offsets, epsilon)
-    _, *paths = cpu.forward(layout, arcs, True)
+    _, *paths = cpu.forward(layout, "max_sum", arcs, True)
 
     def back():
-        return cpu.backward(layout, torch.ones(320, 50), arcs, *paths)[0].numpy()
+        return cpu.backward(layout, "max_sum", torch.ones(320, 50), arcs, *paths)[0].numpy()
 
     expected = back()
     child = os.fork()
@@ -298,9 +298,9 @@ def test_scores_where_freed_memory_is_overwritten_at_once() -> None:
         torch.randn(50, layout.num_scores), index, offsets, torch.randn(layout.num_epsilons)
     )
     expected = reference.document_scores(layout, Semiring.named("max_sum"), arcs, keep_paths=True)
-    found = cpu.forward(layout, arcs, True)
+    found = cpu.forward(layout, "max_sum", arcs, True)
     print(*(torch.equal(mine, theirs) for mine, theirs in zip(found[:3], expected[:3])))
-    print(torch.equal(cpu.forward(layout, arcs, False).scores, expected.scores))
+    print(torch.equal(cpu.forward(layout, "max_sum", arcs, False).scores, expected.scores))
     """
     overwrite = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
     printed = run(SETUP + textwrap.dedent(script), GLIBC_TUNABLES=overwrite)
@@ -315,7 +315,7 @@ def test_compiled_code_is_kept_on_disk_and_threads_may_compile_at_once(tmp_path:
     final = torch.zeros(320, 50, dtype=torch.uint8)
     steps = torch.zeros(len(index), layout.num_states, dtype=torch.uint8)
     def back(_):
-        return cpu.backward(layout, torch.ones(320, 50), arcs, ends, final, steps)[0]
+        return cpu.backward(layout, "max_sum", torch.ones(320, 50), arcs, ends, final, steps)[0]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(back, range(8)))
     assert all(torch.equal(each, found[0]) for each in found)

@@ -63,12 +63,12 @@ def test_scores_and_paths_are_those_of_the_reference(layout: Layout) -> None:
 
     arcs = make_case(layout, seed=0)
     expected = reference.document_scores(layout, MAX_SUM, arcs, keep_paths=True)
-    found = cuda.forward(layout, arcs, keep_paths=True)
+    found = cuda.forward(layout, "max_sum", arcs, keep_paths=True)
     for mine, theirs in zip(found[:3], expected[:3], strict=True):
         assert torch.equal(mine, theirs)
         assert mine.dtype == theirs.dtype
     assert spell_out(layout, arcs, found) == spell_out(layout, arcs, expected)
-    alone, *nothing = cuda.forward(layout, arcs, keep_paths=False)
+    alone, *nothing = cuda.forward(layout, "max_sum", arcs, keep_paths=False)
     assert torch.equal(alone, expected.scores)
     assert [tensor.numel() for tensor in nothing] == [0, 0, 0]
     recurrence = reference.Recurrence(layout, MAX_SUM, arcs.epsilon, trace=True)
@@ -91,11 +91,13 @@ def test_gradients_are_those_of_the_reference(layout: Layout) -> None:
     grad = torch.linspace(-1, 2, out.numel(), device=DEVICE).view_as(out)
     grad[0, 0] = 0
     torch.where(out > -INF, out * grad, 0).sum().backward()
-    _, *paths = cuda.forward(layout, arcs, keep_paths=True)
-    found = cuda.backward(layout, grad, arcs, *paths)
+    _, *paths = cuda.forward(layout, "max_sum", arcs, keep_paths=True)
+    found = cuda.backward(layout, "max_sum", grad, arcs, *paths)
     for mine, theirs in zip(found, (scores.grad, epsilon.grad), strict=True):
         torch.testing.assert_close(mine, torch.zeros_like(mine) if theirs is None else theirs)
-    for mine, again in zip(found, cuda.backward(layout, grad, arcs, *paths), strict=True):
+    for mine, again in zip(
+        found, cuda.backward(layout, "max_sum", grad, arcs, *paths), strict=True
+    ):
         assert torch.equal(mine, again)
 
 
@@ -122,9 +124,9 @@ def test_an_empty_batch() -> None:
     layout = LAYOUTS[0]
     index, offsets = (torch.zeros(n, dtype=torch.int64, device=DEVICE) for n in (0, 1))
     arcs = make_case(layout, seed=0)._replace(index=index, offsets=offsets)
-    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
+    out, *paths = cuda.forward(layout, "max_sum", arcs, keep_paths=True)
     assert out.shape == (0, layout.num_patterns)
-    grads = cuda.backward(layout, out, arcs, *paths)
+    grads = cuda.backward(layout, "max_sum", out, arcs, *paths)
     assert [grad.shape for grad in grads] == [arcs.scores.shape, arcs.epsilon.shape]
     assert not any(grad.any() for grad in grads)
 
@@ -138,9 +140,9 @@ def test_a_batch_of_documents_without_a_token() -> None:
     scores = epsilon.new_zeros(0, layout.num_scores)
     index, offsets = (torch.zeros(n, dtype=torch.int64, device=DEVICE) for n in (0, 4))
     arcs = Arcs(scores, index, offsets, epsilon)
-    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
+    out, *paths = cuda.forward(layout, "max_sum", arcs, keep_paths=True)
     assert torch.equal(out, reference.document_scores(layout, MAX_SUM, arcs).scores)
-    grads = cuda.backward(layout, torch.ones_like(out), arcs, *paths)
+    grads = cuda.backward(layout, "max_sum", torch.ones_like(out), arcs, *paths)
     assert grads[0].shape == scores.shape
     assert grads[1].sum() == 3 * (out[0] > -INF).sum()
 
@@ -152,9 +154,9 @@ def test_gradients_of_any_size_add_up(size: float) -> None:
 
     layout = LAYOUTS[0]
     arcs = make_case(layout, seed=1)
-    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
-    whole = cuda.backward(layout, torch.ones_like(out), arcs, *paths)
-    found = cuda.backward(layout, torch.full_like(out, size), arcs, *paths)
+    out, *paths = cuda.forward(layout, "max_sum", arcs, keep_paths=True)
+    whole = cuda.backward(layout, "max_sum", torch.ones_like(out), arcs, *paths)
+    found = cuda.backward(layout, "max_sum", torch.full_like(out, size), arcs, *paths)
     for each, times in zip(found, whole, strict=True):
         torch.testing.assert_close(each, times * size, rtol=1e-6, atol=0)
 
@@ -167,10 +169,10 @@ def test_one_gradient_that_is_no_number_shows_in_all(value: float) -> None:
 
     layout = LAYOUTS[0]
     arcs = make_case(layout, seed=1)
-    out, *paths = cuda.forward(layout, arcs, keep_paths=True)
+    out, *paths = cuda.forward(layout, "max_sum", arcs, keep_paths=True)
     grad = torch.ones_like(out)
     grad[-1, 0] = value
-    for each in cuda.backward(layout, grad, arcs, *paths):
+    for each in cuda.backward(layout, "max_sum", grad, arcs, *paths):
         assert each.isnan().all()
 
 

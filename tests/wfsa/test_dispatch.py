@@ -44,18 +44,21 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("semiring", ["max_product", "max_sum"])
+@pytest.mark.parametrize("semiring", ["max_product", "max_sum", "sum_product", "log"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_the_cpu_serves_max_semirings(semiring: str, dtype: torch.dtype) -> None:
+def test_the_cpu_serves_all_that_have_gradients(semiring: str, dtype: torch.dtype) -> None:
     assert choose_kernel(semiring, CPU, dtype) is cpu
 
 
-@pytest.mark.parametrize("semiring", ["log", "sum_product", "boolean", "a_users_own"])
+@pytest.mark.parametrize(
+    ("semiring", "devices"),
+    [("boolean", (CPU, CUDA)), ("a_users_own", (CPU, CUDA)), ("log", (CUDA,))],
+)
 def test_the_reference_serves_other_semirings_without_a_word(
-    semiring: str, caplog: pytest.LogCaptureFixture
+    semiring: str, devices: tuple[torch.device, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert choose_kernel(semiring, CPU, torch.float32) is None
-    assert choose_kernel(semiring, CUDA, torch.float32) is None
+    for device in devices:
+        assert choose_kernel(semiring, device, torch.float32) is None
     assert not caplog.records
 
 
@@ -72,7 +75,8 @@ def test_the_reference_serves_float64_and_that_is_logged_once(
 @pytest.mark.parametrize(
     ("forced", "semiring", "device", "dtype", "reason"),
     [
-        ("cpu", "log", CPU, torch.float32, "max_product and max_sum, not log"),
+        ("cpu", "boolean", CPU, torch.float32, "max_sum, sum_product, not boolean"),
+        ("cuda", "log", CUDA, torch.float32, "max_product, max_sum, not log"),
         ("cpu", "max_sum", CPU, torch.float64, "float64"),
         ("cpu", "max_sum", CUDA, torch.float32, "on cuda"),
         ("cuda", "max_sum", CPU, torch.float32, "on cpu"),
@@ -99,7 +103,7 @@ def test_what_is_forced_serves_the_operator(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SOPA_KERNEL", "cpu")
     assert torch.equal(document_scores(LAYOUT, "max_sum", case()), by_default)
     with pytest.raises(UserError, match="SOPA_KERNEL=cpu cannot serve this call"):
-        document_scores(LAYOUT, "log", case())
+        document_scores(LAYOUT, "boolean", case())
     monkeypatch.setenv("SOPA_KERNEL", "reference")
     assert choose_kernel("max_sum", CPU, torch.float32) is None
     assert torch.equal(document_scores(LAYOUT, "max_sum", case()), by_default)

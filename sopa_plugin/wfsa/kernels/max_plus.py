@@ -170,7 +170,6 @@ def scores_by_end(plan: Any, arcs: Any, first: int, last: int, found: Any) -> bo
 @Compiled
 def walk_back(
     origins: Any,
-    must_loop_at_start: bool,
     grad: Any,
     index: Any,
     offsets: Any,
@@ -187,10 +186,14 @@ def walk_back(
     Each pattern has columns of its own in `grad_scores [N, R]` and `grad_epsilon [Q]`, so patterns
     may run in threads, and every sum is taken in the order of documents and tokens.
 
-    `origins` are the layout's (`plan.origins_of`); `must_loop_at_start` says that an epsilon from
-    START to END can only follow a token that START's self-loop consumed.
+    `origins` are the layout's (`plan.origins_of`).
     """
-    lengths, main, loop, state_column = origins
+    lengths, main, loop, state_column = (
+        origins.lengths,
+        origins.main_path,
+        origins.loops,
+        origins.states,
+    )
     for b in range(len(ends)):
         for p in range(first, last):
             amount, end = grad[b, p], ends[b, p]
@@ -200,7 +203,9 @@ def walk_back(
             if final[b, p]:
                 state -= 1
                 grad_epsilon[main[state] + p] += amount
-            must_loop = must_loop_at_start and final[b, p] and state == 0
+            # An epsilon from START to END follows a token that START's loop consumed, if no match
+            # is empty.
+            must_loop = final[b, p] and state == 0 and not origins.empty_matches
             for m in range(offsets[b] + end - 1, offsets[b] - 1, -1):
                 if must_loop or steps[m, state_column[state] + p] & SELF_LOOP:
                     grad_scores[index[m], loop[state] + p] += amount

@@ -115,19 +115,36 @@ def _epsilons(
 
 
 class Origins(NamedTuple):
-    """Where pattern 0 has, or would have, its columns: add p for pattern p."""
+    """Where arcs and states are: pattern p's has column `origin + p`, for patterns from `first`."""
 
     lengths: NDArray[np.int64]  # [K]: number of states
-    main_path: NDArray[np.int64]  # [states - 1]: in R, and in Q
-    loops: NDArray[np.int64]  # [states]: in R
-    states: NDArray[np.int64]  # [states]: in S
+    main_path: NDArray[np.int64]  # [states - 1]: origins, in R and in Q
+    main_firsts: NDArray[np.int64]
+    loops: NDArray[np.int64]  # [states]: origins, in R
+    loop_firsts: NDArray[np.int64]  # K, where no pattern has a self-loop
+    states: NDArray[np.int64]  # [states]: origins, in S
+    final_epsilon: bool
+    empty_matches: bool
 
 
 @lru_cache(maxsize=256)
 def origins_of(layout: Layout) -> Origins:
     """The columns of a layout, for compiled code."""
-    rows = (
-        [block.origin if block else 0 for block in blocks]
-        for blocks in (layout.main_path, layout.loops, layout.states)
+
+    def origins(blocks: Sequence[Block | None]) -> NDArray[np.int64]:
+        return np.array([block.origin if block else 0 for block in blocks], np.int64)
+
+    def firsts(blocks: Sequence[Block | None]) -> NDArray[np.int64]:
+        none = layout.num_patterns
+        return np.array([block.first_pattern if block else none for block in blocks], np.int64)
+
+    return Origins(
+        np.array(layout.lengths, np.int64),
+        origins(layout.main_path),
+        firsts(layout.main_path),
+        origins(layout.loops),
+        firsts(layout.loops),
+        origins(layout.states),
+        layout.final_epsilon,
+        layout.empty_matches,
     )
-    return Origins(*(np.array(row, np.int64) for row in (layout.lengths, *rows)))

@@ -12,6 +12,7 @@ Numba does not notice changes of this file when it looks into its cache: touch `
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numba.extending
@@ -126,11 +127,13 @@ def select(typing: Any, mask: Any, chosen: Any, other: Any) -> Any:
 
 @intrinsic
 def maximum(typing: Any, alternative: Any, kept: Any) -> Any:
-    """Number by number `alternative` where it is strictly greater, else `kept`."""
+    """Number by number `alternative` where it is strictly greater, or NaN, else `kept`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        greater = builder.fcmp_ordered(">", arguments[0], arguments[1])
-        return builder.select(greater, arguments[0], arguments[1])
+        alternative, kept = arguments
+        greater = builder.fcmp_ordered(">", alternative, kept)
+        missing = builder.fcmp_unordered("uno", alternative, alternative)
+        return builder.select(builder.or_(greater, missing), alternative, kept)
 
     return kept(alternative, kept), generate
 
@@ -151,48 +154,54 @@ def flag(typing: Any, mask: Any, bit: Any) -> Any:
 
 
 @intrinsic
-def _add(typing: Any, a: Any, b: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fadd(*arguments)
+def power_of_two(typing: Any, exponent: Any) -> Any:
+    """2 to the power of whole numbers, float32, from -126 to 127."""
 
-    return a(a, b), generate
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = _llvm(types.int32)
+        bias, bits = (ir.Constant(vector, [number] * WIDTH) for number in (127, 23))
+        whole = builder.fptosi(arguments[0], vector)
+        return builder.bitcast(builder.shl(builder.add(whole, bias), bits), arguments[0].type)
+
+    return exponent(exponent), generate
 
 
 @intrinsic
-def _or(typing: Any, a: Any, b: Any) -> Any:
+def truncated(typing: Any, numbers: Any) -> Any:
+    """Whole numbers, float32: those next to `numbers` towards zero."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.or_(*arguments)
+        return builder.sitofp(builder.fptosi(arguments[0], _llvm(types.int32)), arguments[0].type)
 
-    return a(a, b), generate
-
-
-@intrinsic
-def _greater(typing: Any, a: Any, b: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fcmp_ordered(">", *arguments)
-
-    return Vector(types.boolean)(a, b), generate
+    return numbers(numbers), generate
 
 
-@overload(operator.add)
-def _vector_add(a: Any, b: Any) -> Any:
-    def implementation(a: Any, b: Any) -> Any:
-        return _add(a, b)
+def _define(symbol: Any, instruction: Callable[[Any, Any, Any], Any], mask: bool = False) -> None:
+    """Gives vectors an operator, beside other vectors and beside numbers."""
 
-    return implementation if isinstance(a, Vector) else None
+    @intrinsic
+    def compute(typing: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return instruction(builder, *arguments)
+
+        return (Vector(types.boolean) if mask else a)(a, b), generate
+
+    @overload(symbol)
+    def operate(a, b):  # type: ignore[no-untyped-def]  # numba compares signatures, types too
+        if isinstance(a, Vector) and isinstance(b, Vector):
+            return lambda a, b: compute(a, b)
+        if isinstance(a, Vector) and isinstance(b, types.Float):
+            return lambda a, b: compute(a, splat(b))
+        if isinstance(a, types.Float) and isinstance(b, Vector):
+            return lambda a, b: compute(splat(a), b)
+        return None
 
 
-@overload(operator.or_)
-def _vector_or(a: Any, b: Any) -> Any:
-    def implementation(a: Any, b: Any) -> Any:
-        return _or(a, b)
-
-    return implementation if isinstance(a, Vector) else None
-
-
-@overload(operator.gt)
-def _vector_greater(a: Any, b: Any) -> Any:
-    def implementation(a: Any, b: Any) -> Any:
-        return _greater(a, b)
-
-    return implementation if isinstance(a, Vector) else None
+# "contract" lets a product be fused with a sum.
+_define(operator.add, lambda builder, a, b: builder.fadd(a, b, flags=("contract",)))
+_define(operator.sub, lambda builder, a, b: builder.fsub(a, b, flags=("contract",)))
+_define(operator.mul, lambda builder, a, b: builder.fmul(a, b, flags=("contract",)))
+_define(operator.truediv, lambda builder, a, b: builder.fdiv(a, b))
+_define(operator.or_, lambda builder, a, b: builder.or_(a, b))
+_define(operator.gt, lambda builder, a, b: builder.fcmp_ordered(">", a, b), mask=True)
+_define(operator.eq, lambda builder, a, b: builder.fcmp_ordered("==", a, b), mask=True)
