@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
-from sopa_plugin.data.readers.sources import check_encodable
+from sopa_plugin.data.readers.sources import HEAD, check_encodable, line_end
 from sopa_plugin.errors import UserError
 
 Format = Literal["auto", "text", "json"]
@@ -26,7 +26,7 @@ def read_documents(source: BinaryIO, format: Format = "auto") -> Iterator[list[d
     A blank line of text is a document with no token, a blank line among JSON is an error.
 
     Arguments:
-        source: UTF-8 lines, which end at `\\n` alone.
+        source: UTF-8 lines.
         format: what a line holds; `auto` is `json` if the first line is such an object.
 
     Raises `UserError`, once what comes before has been yielded, naming the line that is not UTF-8,
@@ -51,23 +51,29 @@ def read_documents(source: BinaryIO, format: Format = "auto") -> Iterator[list[d
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
     """The lines that are there to be read, without their ends, again and again.
 
-    Lines end at `\\n` alone; a byte order mark before the first is left out.
+    They end as those of files do (`sopa_plugin.data.readers.lines`); a byte order mark before the
+    first is left out.
     """
     rest = io.BytesIO()  # of a line whose end is yet to come
     first = True
+    end = b""  # not known yet
     read = getattr(source, "read1", source.read)
     while block := read(BLOCK):
         rest.write(block)
-        if b"\n" not in block:
+        if not end and (b"\n" in block or rest.tell() >= HEAD):
+            end = line_end(rest.getvalue())
+        if not end or end not in block:
             continue
-        *lines, begun = rest.getvalue().split(b"\n")
+        *lines, begun = rest.getvalue().split(end)
         rest = io.BytesIO()
         rest.write(begun)
         if first:
             lines[0], first = lines[0].removeprefix(_BOM), False
         yield lines
     if last := rest.getvalue():
-        yield [last.removeprefix(_BOM) if first else last]
+        end = end or line_end(last)
+        last = last.removeprefix(_BOM) if first else last
+        yield last.removesuffix(end).split(end)
 
 
 def decode_line(line: bytes, where: str) -> str:

@@ -16,6 +16,7 @@ from sopa_plugin.data.readers.sources import (
     encoding_problem,
     find_files,
     is_stored,
+    path_problem,
 )
 from sopa_plugin.data.readers.splits import Examples
 from sopa_plugin.data.tokenizers import MaxTokens
@@ -99,9 +100,9 @@ class DatasetReader(ABC, Registrable):
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """What the type hints cannot say about the options."""
-        if params.get("path") in ("", "/"):  # to the system, the current folder
-            found = "the root folder" if params["path"] else "nothing"
-            yield "path", f"expected a folder, a file or a Hub id, found {found}"
+        for key in ("path", *SPLITS):
+            if params.get(key) is not None and (problem := path_problem(params[key])):
+                yield key, problem
         if problem := encoding_problem(params["encoding"]):
             yield "encoding", problem
 
@@ -121,7 +122,7 @@ class DatasetReader(ABC, Registrable):
         """`train`, `dev` and `test` with columns `text` and `label`, one `ClassLabel` for all."""
         from datasets import DatasetDict
 
-        sources = self.sources()
+        sources = self._found()
         if "train" not in sources:
             raise UserError(f"{self.path}: no training set; found {', '.join(sources) or 'none'}.")
         splits = self._with_held_out_sets(self._load(sources))
@@ -145,7 +146,7 @@ class DatasetReader(ABC, Registrable):
             class_names: a trained model's classes in order; labels are matched to them by name.
                 By default this reader's own, or those in the data.
         """
-        sources = self.sources()
+        sources = self._found()
         if "test" in sources:
             return self._one_set({"test": sources["test"]}, class_names)
         if "train" not in sources:
@@ -223,6 +224,14 @@ class DatasetReader(ABC, Registrable):
             return load_stored(path)
         variable = f"{self.env_variable} (dataset.path)" if self.env_variable else "dataset.path"
         return load_hub(self.path, config_name, f"{variable} to a local file or folder")
+
+    def _found(self) -> dict[str, Path | Table]:
+        """The sources; that a folder may not be looked into is the user's to know."""
+        try:
+            return self.sources()
+        except OSError as error:
+            path = error.filename or ", ".join(self._paths())
+            raise UserError(f"{shortened(path)}: cannot be read ({error.strerror}).") from error
 
     def _source(self, files: list[Path]) -> Path | Table:
         """One split in files: Parquet as a table, others as the reader reads them itself."""

@@ -6,16 +6,25 @@ import codecs
 import csv
 import gzip
 import json
+import os
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, AnyStr, TextIO
 
 from sopa_plugin.errors import UserError, listed, shortened
 
-_HEAD = 2**20  # characters in which a file with `\n` has one
+HEAD = 2**20
+"""Characters (or bytes) in which a file whose lines end at `\\n` has one."""
+
+
+def line_end(head: AnyStr) -> AnyStr:
+    """What ends the lines of a file that begins so."""
+    old, new = ("\r", "\n") if isinstance(head, str) else (b"\r", b"\n")
+    return old if old in head and new not in head else new
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -23,8 +32,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
     number = 0
     try:
         with _open(path, encoding, newline="") as file:
-            head = file.read(_HEAD)
-        end = "\r" if "\r" in head and "\n" not in head else "\n"
+            end = line_end(file.read(HEAD))
         with _open(path, encoding, newline=end) as file:
             for number, line in enumerate(file, 1):
                 if not line.isascii():
@@ -49,7 +57,7 @@ def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, 
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = json.loads(line, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             raise UserError(
                 f"{path}:{number}: expected one JSON object a line, found {shortened(line)} "
@@ -97,6 +105,28 @@ def read_header(path: Path, delimiter: str, encoding: str = "utf-8") -> list[str
     raise UserError(f"{path}: empty; expected a header row with the column names.")
 
 
+def find_delimiter(
+    path: Path, encoding: str, column_names: Sequence[str] | None, wanted: Iterable[str]
+) -> str:
+    """Comma, semicolon or tab: what parts the first rows into as many cells as there are names.
+
+    Where the names are in the first row, what finds most of the `wanted` ones there, or else the
+    most columns. (`csv.Sniffer` takes the commonest mark of prose.)
+    """
+    scores = {}
+    for delimiter in ",;\t":
+        try:
+            rows = [cells for _, cells in islice(_numbered_cells(path, delimiter, encoding), 20)]
+        except UserError:  # of quotes that are none by this delimiter
+            rows = []
+        if column_names:
+            scores[delimiter] = sum(len(cells) == len(column_names) for cells in rows), 0
+        else:
+            header = [name.strip() for name in rows[0]] if rows else []
+            scores[delimiter] = len(set(wanted) & set(header)), len(header)
+    return max(scores, key=scores.__getitem__)
+
+
 def check_encodable(text: str, where: str) -> None:
     """JSON can spell half of a surrogate pair, which is no character and cannot be stored.
 
@@ -121,10 +151,20 @@ def encoding_problem(name: str) -> str | None:
         return f"expected one like 'utf-8' or 'latin-1', found {shortened(name)}"
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, each of whose keys comes once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key comes twice")
+    return found
+
+
 def _numbered_cells(path: Path, delimiter: str, encoding: str) -> Iterator[tuple[int, list[str]]]:
     """Yields (line where the row starts, cells), skipping empty lines."""
     if delimiter == "\t":
         for number, line in read_lines(path, encoding):
+            if "\r" in line:
+                raise UserError(f"{path}:{number}: a carriage return inside a row.")
             if line:
                 yield number, line.split("\t")
         return
@@ -167,7 +207,7 @@ SPLITS = ("train", "dev", "test")
 _SPLIT_WORD = re.compile(
     r"(?<![a-z])(train(?:ing)?|dev(?:elopment)?|val(?:id|idation)?|test)(?![a-z])", re.IGNORECASE
 )
-_SHARD = re.compile(r"-\d+-of-\d+")
+_SHARD = re.compile(r"-\d+-of-(\d+)(?=\.parquet$)")
 # what `datasets` writes beside the data
 _NOTES = {"dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 Wanted = Callable[[Path], bool]
@@ -193,6 +233,20 @@ def split_of(name: str) -> str | None:
     """`train`, `dev` or `test`, if the name has exactly one word for one of them."""
     words = _SPLIT_WORD.findall(name)
     return canonical_split(words[0]) if len(words) == 1 else None
+
+
+def path_problem(path: str) -> str | None:
+    """What is wrong with a path before anything is looked for, if anything."""
+    if path in ("", "/"):  # to the system, "" is the current folder
+        found = "the root folder" if path else "nothing"
+        return f"expected a folder, a file or a Hub id, found {found}"
+    try:
+        os.stat(path)
+    except ValueError:  # a NUL, half a surrogate pair
+        return f"expected a path, found {shortened(path)}, which no file can be called"
+    except OSError:  # is said when it is read
+        pass
+    return None
 
 
 def is_stored(path: Path) -> bool:
@@ -254,10 +308,16 @@ def _one_set(files: list[Path], split: str, path: Path) -> list[Path]:
     """The file of a split, or its shards; the one that is named before others."""
     if path in files:
         return [path]
-    if len(files) > 1 and not all(_SHARD.search(file.name) for file in files):
+    shards = [_SHARD.search(file.name) for file in files]
+    if len(files) > 1 and not all(shards):
         raise UserError(
             f"{files[0].parent}: both {files[0].name} and {files[1].name} could be the {split} "
             "set; keep one of them there."
+        )
+    if shards[0] and int(shards[0][1]) != len(files):
+        raise UserError(
+            f"{files[0].parent}: the {split} set is in {int(shards[0][1])} files by their names, "
+            f"and {len(files)} of them are there."
         )
     return files
 

@@ -25,7 +25,7 @@ import pyarrow
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
-from sopa_plugin.data.readers.sources import read_header, read_rows
+from sopa_plugin.data.readers.sources import find_delimiter, read_header, read_rows
 from sopa_plugin.errors import UserError, listed, shortened
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -40,13 +40,15 @@ class Table:
     Attributes:
         name: says where it is from.
         columns: the names of all columns, read or not.
-        load: reads some of them.
+        types: the types of one of them, in each of its files.
+        load: reads some of them, as they are or as strings.
         place: says where a row is, counted from 0.
         class_names: the names of each column of `ClassLabel`, in their order.
     """
 
     name: str
     columns: Sequence[str]
+    types: Callable[[str], list[DataType]]
     load: Callable[[Sequence[str]], Mapping[str, ChunkedArray]]
     place: Callable[[int], str]
     class_names: Mapping[str, list[str]] = field(default_factory=dict)
@@ -62,11 +64,12 @@ class Table:
                 raise UserError(
                     f"{self.name}: expected one column {name!r}, found {listed(self.columns)}."
                 )
+            for kind in self.types(name):
+                _check_type(kind, name in texts, f"{self.name}: {name!r}")
         with reading(self.name):
             loaded = self.load(names)
             columns = []
             for name in names:
-                _check_type(loaded[name].type, name in texts, f"{self.name}: {name!r}")
                 loaded[name].validate(full=True)
                 columns.append(_as_strings(loaded[name]))
         return [self._named(name, each) for name, each in zip(names, columns, strict=True)]
@@ -97,16 +100,13 @@ def csv_table(
     """A text file of rows.
 
     Arguments:
-        delimiter: a tab, for files without quoting, or a comma; where the header row lacks a
-            `wanted` column, but has it if semicolons or tabs part the columns, these do.
+        delimiter: a tab, for files without quoting, or a comma, where the first rows may show that
+            semicolons or tabs part the columns.
         column_names: the columns of a file without a header row.
     """
+    if delimiter == ",":
+        delimiter = find_delimiter(path, encoding, column_names, wanted)
     columns = column_names or read_header(path, delimiter, encoding)
-    for other in ";\t" if delimiter == "," else "":
-        if not column_names and not set(wanted) <= set(columns):
-            found = read_header(path, other, encoding)
-            if set(wanted) <= set(found):
-                columns, delimiter = found, other
 
     def rows() -> Iterator[tuple[int, dict[str, str]]]:
         return read_rows(path, delimiter, encoding, column_names)
@@ -128,9 +128,10 @@ def csv_table(
             na_filter=False,
         )
 
-    return Table(
-        str(path), columns, load, lambda row: f"{path}:{next(islice(rows(), row, None))[0]}"
-    )
+    def place(row: int) -> str:
+        return f"{path}:{next(islice(rows(), row, None))[0]}"
+
+    return Table(str(path), columns, lambda _: [pyarrow.string()], load, place)
 
 
 def parquet_table(files: Sequence[Path]) -> Table:
@@ -145,22 +146,20 @@ def parquet_table(files: Sequence[Path]) -> Table:
     if any(_stored_class_names(schema) != class_names for schema in schemas):
         raise UserError(f"{files[0].parent}: its shards name the classes differently.")
 
-    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+    def types_of(name: str) -> list[DataType]:
         for file, schema in zip(files, schemas, strict=True):
-            for name in names:
-                if name not in schema.names:
-                    raise UserError(f"{file}: no column {name!r}, which {files[0].name} has.")
-                _check_type(schema.field(name).type, False, f"{file}: {name!r}")
-        floating = {
-            name
-            for name in names
-            if any(types.is_floating(schema.field(name).type) for schema in schemas)
-        }
+            if schema.names.count(name) != 1:
+                raise UserError(f"{file}: expected one column {name!r}, as {files[0].name} has.")
+        return [schema.field(name).type for schema in schemas]
+
+    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+        floating = {name for name in names if any(map(types.is_floating, types_of(name)))}
         return _load_files("parquet", files, names, size, floating, columns=names)
 
     return Table(
         str(files[0]),
         schemas[0].names,
+        types_of,
         load,
         lambda row: f"{files[0]}, row {row + 1}",
         class_names,
@@ -179,7 +178,15 @@ def loaded_table(name: str, data: Dataset) -> Table:
         for column, feature in data.features.items()
         if isinstance(feature, ClassLabel)
     }
-    return Table(name, data.column_names, load, lambda row: f"{name}, row {row + 1}", class_names)
+    schema = data.features.arrow_schema
+    return Table(
+        name,
+        data.column_names,
+        lambda column: [schema.field(column).type],
+        load,
+        lambda row: f"{name}, row {row + 1}",
+        class_names,
+    )
 
 
 def load_stored(folder: Path) -> dict[str, Table]:
@@ -243,6 +250,8 @@ def _load_files(
     """Columns of `size` rows as strings (or numbers), mapped from the cache of `datasets`."""
     if not size:  # which `load_dataset` refuses
         return dict.fromkeys(names, pyarrow.chunked_array([], pyarrow.string()))
+    if any("::" in file.name for file in files):
+        raise UserError(f"{files[0]}: `datasets` cannot open a file with '::' in its name.")
     data = datasets.load_dataset(
         kind,
         data_files={"train": [glob.escape(os.path.abspath(file)) for file in files]},
@@ -277,7 +286,7 @@ def _check_type(kind: DataType, text: bool, what: str) -> None:
     """Whether a column can be text, or a label."""
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind):
+    if kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view(), pyarrow.null()):
         return
     if text:
         raise UserError(f"{what} is not text, but {kind}.")

@@ -125,7 +125,7 @@ class TextReader(DatasetReader):
         if isinstance(source, Path):
             path, suffix = source, _format(source)
             if path.is_dir():
-                _log_left_out(path)
+                _report_left_out(path)
                 return Examples.parsed(str(path), lambda: self._from_folder(path))
             if suffix in JSON_LINES:
                 return Examples.parsed(str(path), lambda: self._from_json_lines(path))
@@ -178,9 +178,10 @@ class TextReader(DatasetReader):
     def _check_column(self, option: str, columns: Iterable[str], where: str) -> None:
         name = getattr(self, option)
         if name not in columns:
+            utf_16 = " Or is it in UTF-16? Set `encoding`." if "\0" in "".join(columns) else ""
             raise UserError(
                 f"{where}: no column {shortened(name)}; the columns are {listed(columns)}. "
-                f"Set `{option}` to one of them."
+                f"Set `{option}` to one of them.{utf_16}"
             )
 
     def _from_folder(self, folder: Path) -> Iterator[Example]:
@@ -246,13 +247,15 @@ def _is_split(path: Path) -> bool:
 
 def _class_folders(path: Path) -> list[Path]:
     """The folders in a folder that hold texts, one for every label."""
+    return [folder for folder in _labels(path) if next(_texts(folder), None) is not None]
+
+
+def _labels(path: Path) -> list[Path]:
+    """The folders in a folder that may be labels."""
     return [
         folder
         for folder in entries(path)
-        if folder.is_dir()
-        and not folder.name.startswith("__")
-        and folder.name != _UNLABELLED
-        and next(_texts(folder), None) is not None
+        if folder.is_dir() and not folder.name.startswith("__") and folder.name != _UNLABELLED
     ]
 
 
@@ -265,21 +268,25 @@ def _texts(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _log_left_out(folder: Path) -> None:
-    """Says how many files of class folders are no texts by their names."""
-    read = {file for label in _class_folders(folder) for file in _texts(label)}
+def _report_left_out(folder: Path) -> None:
+    """Says how many files of class folders are no texts by their names; more than are is an error.
+
+    That would be a folder of something else.
+    """
+    read = {path for label in _class_folders(folder) for path in _texts(label)}
     left_out = Counter(
         path.suffix or path.name
-        for label in _class_folders(folder)
+        for label in _labels(folder)
         for path in label.rglob("*")
         if path.is_file() and path not in read and not path.name.startswith(".")
     )
-    if left_out:
-        kinds = ", ".join(f"{suffix} {count}" for suffix, count in left_out.most_common(5))
-        logger.warning(
-            "%s: left out %d files, which are no texts by their names (%s); expected %s",
-            folder,
-            left_out.total(),
-            kinds,
-            "files in .txt, .text, .md or without suffix, also .gz",
-        )
+    if not left_out:
+        return
+    kinds = listed(f"{suffix} {count}" for suffix, count in left_out.most_common(5))
+    found = (
+        f"{folder}: {left_out.total()} files in its folders are no texts by their names ({kinds}); "
+        f"expected .txt, .text, .md or no suffix, also .gz"
+    )
+    if left_out.total() > len(read):
+        raise UserError(f"{found}. Convert them, or move them away.")
+    logger.warning("%s; they are left out, %d are read", found, len(read))

@@ -176,3 +176,37 @@ def test_embedded_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert SstReader("SetFit/sst2").describe() == (
         "Stanford Sentiment Treebank sentences from SetFit/sst2"
     )
+
+
+def test_a_check_reads_nothing_and_imports_no_datasets() -> None:
+    program = (
+        "import sys; from sopa_plugin.data.readers import DatasetReader; "
+        "from sopa_plugin.registry import check; "
+        "check(DatasetReader, {'type': 'text', 'path': 'nowhere'}); "
+        "print([name for name in ('datasets', 'transformers', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_memory_is_mapped_from_the_cache(folder: str) -> None:
+    """Reading a large file again takes no memory for its texts."""
+    program = (
+        "import resource, sys; from sopa_plugin.data.readers import TextReader; "
+        "import datasets, pyarrow; held = pyarrow.total_allocated_bytes(); "
+        "data = TextReader(sys.argv[1], test_size=0.1).read(); "
+        "print(pyarrow.total_allocated_bytes() - held)"
+    )
+    file = Path(folder) / "large.csv"
+    rows = "".join(f"{'word ' * 200}{n},{'xy'[n % 2]}\n" for n in range(5_000))
+    file.write_text("text,label\n" + rows)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(file)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < file.stat().st_size / 4

@@ -206,6 +206,28 @@ def test_embedded_sample() -> None:
     assert len(lines.read()["train"]) > 0
 
 
+def test_zero_and_one_of_five_classes(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    few = "1 bad\n0 worse\n"
+    five = write(three(FIVE, "set.{}"), "five")
+    two = write(three(LINES, "set.{}"), "two")
+    alone = write({"few.txt": few, "few.fine.txt": few, "few.binary.txt": few}, "alone")
+
+    def labels(root: Path, name: str, granularity: str = "binary") -> list[str]:
+        reader = SstReader(str(root), granularity=granularity)  # type: ignore[arg-type]
+        data = reader.read_file(alone / name, FINE if granularity == "fine" else None)
+        return [data.features["label"].int2str(each) for each in data["label"]]
+
+    # by the set that the reader is for, else by the name
+    assert labels(five, "few.txt") == ["negative", "negative"]
+    assert labels(five, "few.txt", "fine") == ["negative", "very negative"]
+    assert labels(alone / "gone", "few.fine.txt") == ["negative", "negative"]
+    assert not caplog.messages
+    assert labels(two, "few.txt") == ["positive", "negative"]
+    assert "has the labels 0 and 1 only, which are taken as negative and positive" in caplog.text
+    with pytest.raises(UserError, match="has two classes"):
+        labels(five, "few.binary.txt", "fine")
+
+
 trees = st.recursive(
     st.tuples(st.integers(0, 4), st.text("aé.'\\/`\u00a0-", min_size=1)),
     lambda inner: st.tuples(st.integers(0, 4), st.lists(inner, min_size=1, max_size=3)),

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pyarrow import parquet
 
 from sopa_plugin.data.readers import DatasetReader, TextReader
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.registry import check
 
 Write = Callable[..., Path]
@@ -270,3 +272,206 @@ def test_paths_that_are_not_there(write: Write) -> None:
 def test_faults_of_the_config_are_found_by_the_check(options: dict, paths: list[str]) -> None:
     problems = check(DatasetReader, {"type": "text", **options})
     assert [problem.path for problem in problems] == paths
+
+
+def test_class_folders_may_be_named_like_splits(write: Write) -> None:
+    files = {
+        f"{label}/{n}.txt": f"{label} {n}" for label in ("car", "my-train", "train") for n in "12"
+    }
+    reader = TextReader(str(write(files)), test_size=1, dev_size=1)
+    assert names(reader) == ["car", "my-train", "train"]
+
+
+def test_texts_of_other_names_are_read_or_counted(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"1.TXT": b"one", "2.md": b"two", "3": b"three", "4.txt.gz": gzip.compress(b"four")}
+    texts |= {"more/deep/5.text": b"five", "6.html": b"left out", ".hidden": b"never"}
+    root = write({f"{label}/{name}": text for label in "ab" for name, text in texts.items()})
+    reader = TextReader(str(root), test_size=2, dev_size=2)
+    with caplog.at_level(logging.WARNING):
+        loaded = read(reader)
+    found = sorted(text for rows in loaded.values() for text, _ in rows)
+    assert found == sorted(["one", "two", "three", "four", "five"] * 2)
+    assert "2 files in its folders are no texts by their names ('.html 2')" in caplog.text
+    assert "they are left out, 10 are read" in caplog.text
+    root = write(
+        {f"{label}/{n}.html": "x" for label in "ab" for n in "12"} | {"a/1.txt": "x"}, "web"
+    )
+    with pytest.raises(UserError, match=r"4 files in its folders are no texts .* Convert them"):
+        TextReader(str(root), test_size=1).read()
+
+
+def test_labels_stay_as_they_are_written(write: Write) -> None:
+    for labels in (["0101", "0201"], ["+1", "007", "1", "7"], ["1.0", "1.50"]):
+        rows = "text,label\n" + "".join(f"t{n},{label}\n" for n, label in enumerate(labels * 3))
+        root = write({f"{split}.csv": rows for split in ("train", "dev", "test")}, labels[0])
+        assert names(TextReader(str(root))) == labels
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_separators_are_found(write: Write, separator: str) -> None:
+    quoted = '"good, ""really""; yes"' if separator == ";" else "good; really"
+    rows = f"{quoted}{separator}pos\nbad{separator}neg\n"
+    header = f"text{separator}label\n"
+    root = write({f"{split}.csv": header + rows for split in ("train", "dev", "test")})
+    first = 'good, "really"; yes' if separator == ";" else quoted
+    expected = [(first, "pos"), ("bad", "neg")]
+    assert read(TextReader(str(root)))["dev"] == expected
+    root = write({f"{split}.csv": rows for split in ("train", "dev", "test")}, "bare")
+    assert read(TextReader(str(root), column_names=["text", "label"]))["dev"] == expected
+
+
+def test_columns_that_are_not_used_may_be_anything(tmp_path: Path, write: Write) -> None:
+    rows = "v1,v2,,,\n" + "pos,good,,,\nneg,bad,1,x,\n" * 3
+    root = write({f"{split}.csv": rows for split in ("train", "dev", "test")})
+    reader = TextReader(str(root), text_column="v2", label_column="v1")
+    assert read(reader)["dev"][:2] == [("good", "pos"), ("bad", "neg")]
+    maps = pyarrow.array([[("a", 1)]] * 4, pyarrow.map_(pyarrow.string(), pyarrow.int64()))
+    columns = {"text": ["a", "b"] * 2, "label": ["x", "y"] * 2, "map": maps, "list": [[1]] * 4}
+    (tmp_path / "parquet").mkdir()
+    for split in ("train", "dev", "test"):
+        parquet.write_table(pyarrow.table(columns), tmp_path / "parquet" / f"{split}.parquet")
+    assert read(TextReader(f"{tmp_path}/parquet"))["dev"] == [("a", "x"), ("b", "y")] * 2
+
+
+SHARDS = [
+    ({"text": ["a", "b"], "label": pyarrow.array([1, 2], pyarrow.int8()), "x": pyarrow.nulls(2)}),
+    ({"x": ["?"], "label": pyarrow.array([1], pyarrow.int64()), "text": ["c"]}),
+    ({"label": pyarrow.array([2.0, 1.0]), "text": pyarrow.array(["d", "e"]).dictionary_encode()}),
+]
+
+
+def test_shards_may_differ_in_types_and_order(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        for n, columns in enumerate(SHARDS):
+            file = tmp_path / f"{split}-0000{n}-of-00003.parquet"
+            parquet.write_table(pyarrow.table(columns), file)
+    expected = [("a", "1"), ("b", "2"), ("c", "1"), ("d", "2"), ("e", "1")]
+    assert read(TextReader(str(tmp_path)))["test"] == expected
+    parquet.write_table(pyarrow.table({"text": ["x"], "label": [pyarrow.scalar(None)]}), file)
+    with pytest.raises(UserError, match=r"row 4: expected a label, found ''"):
+        read(TextReader(str(tmp_path)))
+    parquet.write_table(pyarrow.table({"text": ["x"]}), file)
+    with pytest.raises(UserError, match=r"00002-of-00003\.parquet: expected one column 'label'"):
+        read(TextReader(str(tmp_path)))
+    file.unlink()
+    with pytest.raises(UserError, match="the test set is in 3 files by their names, and 2 of them"):
+        read(TextReader(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("stored", "numbers", "expected"),
+    [
+        (["01", "02"], [1, 0], ["01", "02"]),
+        ([" pos ", "neg"], [1, 0], ["pos", "neg"]),
+        (["neg", "pos"], [1, -100], r"dev\.parquet, row 2: the label is -100"),
+        (
+            ["neg", "pos"],
+            [1, 2],
+            r"dev\.parquet, row 2: the label is number 2, but the classes are",
+        ),
+        (["neg", "pos"], [1, None], r"dev\.parquet, row 2: expected a label"),
+        (["", "pos"], [1, 0], r"dev\.parquet, row 2: expected a label"),
+    ],
+)
+def test_odd_class_labels_in_parquet(
+    stored: list[str], numbers: list[int], expected: list[str] | str, tmp_path: Path
+) -> None:
+    features = {"text": {"dtype": "string", "_type": "Value"}}
+    features["label"] = {"names": stored, "_type": "ClassLabel"}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    rows = pyarrow.table({"text": ["a", "b"], "label": pyarrow.array(numbers, pyarrow.int64())})
+    for split in ("train", "dev", "test"):
+        parquet.write_table(rows.replace_schema_metadata(metadata), tmp_path / f"{split}.parquet")
+    reader = TextReader(str(tmp_path))
+    if isinstance(expected, list):
+        assert names(reader) == expected
+    else:
+        with pytest.raises(UserError, match=expected.replace("dev", "train")):
+            reader.read()
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("text", [1, 2], "'text' is not text, but int64"),
+        ("text", [[1], [2]], "'text' is not text, but list"),
+        ("text", [b"a", b"b"], "'text' is not text, but binary"),
+        ("label", [[1], [2]], "'label': expected labels .* found list"),
+        ("label", [float("nan"), 1.0], "row 1: expected a label, found ''"),
+    ],
+)
+def test_columns_of_another_type(column: str, values: list, message: str, tmp_path: Path) -> None:
+    columns: dict[str, list] = {"text": ["a", "b"], "label": ["x", "y"], column: values}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "train.parquet")
+    with pytest.raises(UserError, match=message):
+        TextReader(str(tmp_path), test_size=1).read()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "a", "label": ' + "[" * 10**5, "expected one JSON object a line, found '{"),
+        ('{"text": "a", "text": "b", "label": 1}', "a key comes twice"),
+        ('{"text": "a", "label": NaN}', "expected a label"),
+        ('{"text": "\\ud800", "label": 1}', "half of a surrogate pair"),
+        ('{"text": "a", "label": {"b": "' + "c" * 3_000_000 + '"}}', "expected a label"),
+    ],
+)
+def test_faulty_json_lines(write: Write, line: str, message: str) -> None:
+    root = write({"train.jsonl": '{"text": "a", "label": 1}\n' + line})
+    with pytest.raises(UserError, match=rf"train\.jsonl:2: .*{message}") as error:
+        TextReader(str(root), test_size=1).read()
+    assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize("path", ["/", "", "a\0b", "\ud800", "x" * 5000])
+def test_paths_that_cannot_be(path: str) -> None:
+    problems = check(DatasetReader, {"type": "text", "path": path})
+    if problems:
+        assert [problem.path for problem in problems] == ["path"]
+    else:
+        with pytest.raises(UserError, match="cannot be read"):
+            TextReader(path).read()
+
+
+def test_splits_that_are_too_small_do_not_blame_the_data(write: Write) -> None:
+    rows = "text,label\n" + "".join(f"t,c{n}\n" for n in range(6)) + "t,x\nt,x\n"
+    root = write({"train.csv": rows})
+    with pytest.raises(UserError, match=r"test_size: 0\.5 takes every example of 3 of the classes"):
+        TextReader(str(root), test_size=0.5).read()
+
+
+def test_a_subset_that_lost_a_class_names_it(write: Write) -> None:
+    rows = "text,label\n" + "t,x\nt,y\n" * 20 + "t,rare\n"
+    root = write({f"{split}.csv": rows for split in ("train", "dev", "test")})
+    message = r"4 examples have none of the class 'rare', which dev .* one of every class are (\d+)"
+    with pytest.raises(TrainingFailed, match=message) as error:
+        TextReader(str(root), max_train_examples=4).read()
+    fewest = int(re.search(message, str(error.value))[1])  # type: ignore[index]
+    assert len(TextReader(str(root), max_train_examples=fewest).read()["train"]) == fewest
+    with pytest.raises(TrainingFailed):
+        TextReader(str(root), max_train_examples=fewest - 1).read()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_evaluating_needs_a_test_set_alone(kind: str, tmp_path: Path) -> None:
+    rows = table(["b", "a", "b"])
+    folder = tmp_path / "new"
+    folder.mkdir()
+    (rows.to_csv if kind == "csv" else rows.to_parquet)(folder / f"test.{kind}")
+    # as a run's config has them
+    reader = TextReader(str(folder), dev_size=0.1, test_size=0.2)
+    found = reader.read_test(["a", "b"])
+    assert found[:] == {"text": ["null b", "null a", "null b"], "label": [1, 0, 1]}
+    with pytest.raises(UserError, match=r"the label 'b' is not a class of the model"):
+        reader.read_test(["a", "c"])
+    with pytest.raises(UserError, match="no training set; found test"):
+        reader.read()
+    (rows.to_csv if kind == "csv" else rows.to_parquet)(folder / f"train.{kind}")
+    assert len(reader.read_test()) == 3
+    (folder / f"test.{kind}").unlink()
+    assert len(reader.read_test(["a", "b"])) == 1
+    with pytest.raises(UserError, match="no test set there; set `test_size`"):
+        TextReader(str(folder)).read_test()
