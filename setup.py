@@ -4,7 +4,7 @@ from setuptools import find_packages, setup
 
 EXTRAS = {
     "tracking": ["tensorboard"],
-    "experiments": ["scikit-learn>=1.5", "optuna>=4", "matplotlib>=3.9", "joblib>=1.4"],
+    "experiments": ["optuna>=4", "matplotlib>=3.9", "joblib>=1.4"],
     "gpu": ["triton>=3.4; platform_system == 'Linux'"],
 }
 EXTRAS["dev"] = [
@@ -41,6 +41,8 @@ setup(
         "numpy>=2.0",
         "pyarrow>=15",
         "safetensors>=0.4.3",
+        "scikit-learn>=1.5",
+        "scipy>=1.13",
         "tokenizers>=0.21",
         "torch>=2.8",
         "tqdm>=4.66",

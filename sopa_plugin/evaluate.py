@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 from sopa_plugin.cli import (
     add_accept_changed,
     add_device,
     add_include_package,
+    check_output,
     choose_device,
     make_parser,
     run_command,
 )
+from sopa_plugin.files import written_aside
 from sopa_plugin.registry import import_plugins
 
 
@@ -28,6 +32,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="files, folders or Hub ids in the format of the run's own data (of a folder, its "
         "test set); by default the run's own dev and test sets",
     )
+    parser.add_argument(
+        "--split",
+        action="append",
+        choices=("train", "dev", "test"),
+        help="a set of the run's own; may be given several times; by default dev and test",
+    )
+    parser.add_argument(
+        "--errors",
+        metavar="FILE",
+        help="write each wrong document here as a line of JSON, the surest first",
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
     add_device(parser)
     add_include_package(parser)
     add_accept_changed(parser)
@@ -35,10 +51,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     from sopa_plugin.training import evaluate_run
 
     import_plugins(args.include_package)
-    for metrics in evaluate_run(
-        args.run, args.data, choose_device(args.device), args.accept_changed
-    ):
-        print(json.dumps(metrics), flush=True)
+    if args.data and args.split:
+        parser.error("--split names a set of the run's own: give either that or DATA")
+    splits = args.split or ("dev", "test")
+    with ExitStack() as files:
+        errors = None
+        if args.errors is not None:
+            check_output(Path(args.errors), "--errors", args.force)
+            aside = files.enter_context(written_aside(Path(args.errors).resolve()))
+            errors = files.enter_context(aside.open("w", encoding="utf-8"))
+        for metrics in evaluate_run(
+            args.run, args.data, choose_device(args.device), args.accept_changed, splits, errors
+        ):
+            print(json.dumps(metrics), flush=True)
 
 
 if __name__ == "__main__":

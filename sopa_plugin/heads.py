@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from sopa_plugin.registry import PositiveInt, Rate, Registrable
@@ -20,6 +21,10 @@ class ClassifierHead(nn.Module, Registrable):
 
     def forward(self, document: Tensor) -> Tensor:
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
+        raise NotImplementedError
+
+    def scale(self, factor: float) -> None:
+        """Multiplies all logits that it will give by `factor` (a calibrated model's 1 / T)."""
         raise NotImplementedError
 
 
@@ -42,6 +47,10 @@ class LinearHead(ClassifierHead):
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
         logits: Tensor = self.output(document)
         return logits
+
+    def scale(self, factor: float) -> None:
+        """Multiplies weights and biases."""
+        _scale(self.output, factor)
 
 
 @ClassifierHead.register("mlp")
@@ -69,3 +78,13 @@ class MlpHead(ClassifierHead):
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
         logits: Tensor = self.output(self.dropout(self.hidden(document).relu()))
         return logits
+
+    def scale(self, factor: float) -> None:
+        """Multiplies weights and biases of the last layer."""
+        _scale(self.output, factor)
+
+
+@torch.no_grad()
+def _scale(layer: nn.Linear, factor: float) -> None:
+    for each in layer.parameters():
+        each.mul_(factor)

@@ -81,6 +81,10 @@ class LinearModel(Model):
             scores = np.hstack([np.zeros_like(scores), scores])
         return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)  # type: ignore[no-any-return]
 
+    def scale_logits(self, factor: float) -> None:
+        """Multiplies coefficients and intercepts."""
+        self.coefficients, self.intercepts = factor * self.coefficients, factor * self.intercepts
+
     def parameter_counts(self) -> dict[str, int]:
         """`total`, `trainable` and the number of `features`, by which the paper counts."""
         total = self.coefficients.size + self.intercepts.size

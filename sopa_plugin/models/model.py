@@ -60,6 +60,10 @@ class Model(Registrable):
         """Log-probabilities of the classes, `[texts, labels]`."""
         raise NotImplementedError
 
+    def scale_logits(self, factor: float) -> None:
+        """Multiplies the class scores, of which probabilities are the softmax, by `factor`."""
+        raise NotImplementedError
+
     def to_device(self, device: str) -> None:
         """Moves the model to a device (`cpu`, `cuda`), if it can be anywhere else."""
 

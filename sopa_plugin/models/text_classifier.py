@@ -176,6 +176,10 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         # one more of each, so that no class is impossible
         self.class_log_prior.copy_((counts + 1).div(counts.sum() + len(counts)).log())
 
+    def scale_logits(self, factor: float) -> None:
+        """Scales the head, and with it what pipelines and the compiled classifier answer."""
+        self.head.scale(factor)
+
     def make_batch(self, documents: Documents, numbers: Integers) -> Batch:
         """The arguments of `forward` for some documents, in the form that is fastest."""
         if documents.vectors is not None:

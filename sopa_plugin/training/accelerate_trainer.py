@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -17,7 +17,7 @@ from torch.nn import functional
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from sopa_plugin.data.batches import Documents, Integers, training_batches
-from sopa_plugin.errors import TrainingFailed, UserError
+from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
 from sopa_plugin.registry import Lazy, PositiveFloat, PositiveInt
 from sopa_plugin.training.checkpoints import TrainingState
@@ -43,6 +43,7 @@ Tracker = Literal[
     "aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"
 ]
 
+LONGEST_SILENCE = 30.0  # seconds of training without a line in the log
 logger = logging.getLogger(__name__)
 
 
@@ -61,6 +62,8 @@ class AccelerateTrainer(Trainer):
         optimizer: a torch optimizer by name, with torch's arguments.
         learning_rate_scheduler: a scheduler by name; null keeps the learning rate.
         embedder_lr: learning rate of the embedder, where it is to differ (a transformer's).
+        class_weights: of the training loss: by class name (1 for those left out), or `balanced`,
+            in inverse proportion to how often a class occurs. Metrics are never weighted.
         loss_reduction: whether a step's loss is the `mean` over its documents or the `sum`, as in
             the released implementation.
         grad_norm: scale gradients down to this norm, all together.
@@ -87,6 +90,7 @@ class AccelerateTrainer(Trainer):
         optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam"),  # noqa: B008
         learning_rate_scheduler: Lazy[Scheduler] | None = None,
         embedder_lr: PositiveFloat | None = None,
+        class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None,
         loss_reduction: Literal["mean", "sum"] = "mean",
         grad_norm: PositiveFloat | None = None,
         grad_clipping: PositiveFloat | None = None,
@@ -104,6 +108,7 @@ class AccelerateTrainer(Trainer):
         self.optimizer = optimizer
         self.learning_rate_scheduler = learning_rate_scheduler
         self.embedder_lr = embedder_lr
+        self.class_weights = class_weights
         self.loss_reduction = loss_reduction
         self.grad_norm = grad_norm
         self.grad_clipping = grad_clipping
@@ -114,6 +119,13 @@ class AccelerateTrainer(Trainer):
         self.checkpoint_every = checkpoint_every
         self.trackers = list(trackers)
 
+    @classmethod
+    def may_change(cls, params: Mapping[str, Any]) -> frozenset[str]:
+        """All that leaves the epochs before as they were."""
+        scheduler = params["learning_rate_scheduler"]
+        fixed = scheduler is not None and Schedule.needs_total_steps(scheduler)
+        return frozenset({"patience", "trackers"} | (set() if fixed else {"num_epochs"}))
+
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes the `Accelerator`, which finds the devices and the other processes."""
         from accelerate import Accelerator
@@ -121,6 +133,12 @@ class AccelerateTrainer(Trainer):
         from accelerate.utils import GradientAccumulationPlugin
 
         classifier = cast("TextClassifier", model)
+        weights = self.class_weights if isinstance(self.class_weights, dict) else {}
+        if unknown := sorted(weights.keys() - set(model.labels)):
+            raise UserError(
+                f"trainer.class_weights.{unknown[0]}: not a class of the data, which has "
+                f"{listed(model.labels)}"
+            )
         if self.embedder_lr is not None and not any(
             each.requires_grad for each in classifier.embedder.parameters()
         ):
@@ -170,19 +188,13 @@ class AccelerateTrainer(Trainer):
             run.log_epochs(state.progress.history)
         progress, tracker = state.progress, state.tracker
         began = time.monotonic() - progress.seconds
-        while progress.epoch < self.num_epochs and not tracker.should_stop:
-            epoch, epoch_began = progress.epoch, time.monotonic()
-            metrics = {"epoch": epoch, **self._train_epoch(state, began), **self._evaluate(state)}
-            validation = metrics[f"validation_{tracker.name}"]
-            better = tracker.add(validation, epoch)
-            state.schedule.after_epoch(validation)
-            progress.end_epoch(metrics)
-            state.save(time.monotonic() - began, better)
-            run.log_epochs(progress.history)
-            self.accelerator.log(metrics, step=epoch)
-            logger.info("%s", _log_line(metrics, better, time.monotonic() - epoch_began))
-            if on_epoch is not None:
-                on_epoch(metrics)
+        try:
+            self._train_epochs(state, began, on_epoch)
+        except KeyboardInterrupt:
+            # several processes are not all stopped at the same place
+            if progress.best_checkpoint is not None and self.accelerator.num_processes == 1:
+                self._keep_best(state)
+            raise
         state.load_best_weights()
         self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
         for each in self.accelerator.trackers:
@@ -194,6 +206,39 @@ class AccelerateTrainer(Trainer):
         """Log-probabilities `[texts, labels]`, the work shared out among the processes."""
         classifier = cast("TextClassifier", model)
         return self._log_probabilities(classifier, classifier.encode_texts(texts))
+
+    def _train_epochs(self, state: TrainingState, began: float, on_epoch: OnEpoch | None) -> None:
+        """Epochs until they are enough, each with its checkpoint."""
+        progress, tracker, said = state.progress, state.tracker, time.monotonic()
+        while progress.epoch < self.num_epochs and not tracker.should_stop:
+            epoch, epoch_began = progress.epoch, time.monotonic()
+            metrics = {"epoch": epoch, **self._train_epoch(state, began), **self._evaluate(state)}
+            validation = metrics[f"validation_{tracker.name}"]
+            better = tracker.add(validation, epoch)
+            state.schedule.after_epoch(validation)
+            progress.end_epoch(metrics)
+            state.save(time.monotonic() - began, better)
+            state.run.log_epochs(progress.history)
+            self.accelerator.log(metrics, step=epoch)
+            is_last = progress.epoch >= self.num_epochs or tracker.should_stop
+            if is_last or _is_round(progress.epoch) or time.monotonic() - said > LONGEST_SILENCE:
+                said = time.monotonic()
+                logger.info("%s", _log_line(metrics, tracker, said - epoch_began))
+            if on_epoch is not None:
+                on_epoch(metrics)
+
+    def _keep_best(self, state: TrainingState) -> None:
+        """Saves the best model so far, of a run that is stopped."""
+        state.load_best_weights()
+        self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
+        state.model.to_device("cpu")
+        state.run.keep(state.model)
+        logger.warning(
+            "stopped: the best model so far, of epoch %s, is saved in %s and may be used; go on "
+            "with the same command and --recover",
+            state.tracker.best_epoch,
+            state.run.path,
+        )
 
     def _begin(
         self, model: TextClassifier, data: DatasetDict, run: RunFolder, seed: int
@@ -252,7 +297,7 @@ class AccelerateTrainer(Trainer):
         with tqdm(
             total=len(steps),
             initial=progress.step,
-            desc=f"epoch {progress.epoch}",
+            desc=f"epoch {progress.epoch} of {self.num_epochs}{_best(state.tracker)}",
             disable=None if self.accelerator.is_main_process else True,  # None: without a terminal
             leave=False,
         ) as bar:
@@ -286,7 +331,12 @@ class AccelerateTrainer(Trainer):
         self, state: TrainingState, group: list[list[Integers]]
     ) -> list[tuple[Tensor, Tensor]]:
         """One step of the optimizer on the batches of `group`; this process's logits and labels."""
-        size = sum(len(numbers) for batches in group for numbers in batches)
+        numbers = np.concatenate([each for batches in group for each in batches])
+        weights = self._weights(state)
+        size: float = len(numbers)
+        if weights is not None:  # as torch has the mean: over the weights
+            assert state.train.labels is not None
+            size = float(weights[torch.from_numpy(state.train.labels[numbers])].sum())
         # gradients are averaged over processes, losses are not
         scale = self.accelerator.num_processes / (size if self.loss_reduction == "mean" else 1)
         results = []
@@ -295,7 +345,7 @@ class AccelerateTrainer(Trainer):
             with nullcontext() if last else self.accelerator.no_sync(state.module):
                 numbers = batches[self.accelerator.process_index]
                 logits, labels = self._forward(state, numbers)
-                loss = functional.cross_entropy(logits, labels, reduction="sum")
+                loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
                 self.accelerator.backward(loss * scale)
             state.train_logits[torch.from_numpy(numbers)] = logits.detach()
             results.append((logits.detach(), labels))
@@ -305,6 +355,20 @@ class AccelerateTrainer(Trainer):
             state.schedule.after_step()
         state.optimizer.zero_grad()
         return results
+
+    def _weights(self, state: TrainingState) -> Tensor | None:
+        """Weights of the classes, `[labels]`."""
+        if self.class_weights is None:
+            return None
+        names = state.model.labels
+        if self.class_weights == "balanced":
+            assert state.train.labels is not None
+            counts = np.bincount(state.train.labels, minlength=len(names))
+            # as scikit-learn has it; a class without examples has no say
+            weights = len(state.train) / (len(names) * np.maximum(counts, 1))
+        else:
+            weights = np.array([self.class_weights.get(name, 1.0) for name in names])
+        return torch.from_numpy(weights).to(state.train_logits)
 
     def _forward(self, state: TrainingState, numbers: Integers) -> tuple[Tensor, Tensor]:
         """Logits `[batch, labels]` in float32 or more, and labels `[batch]`."""
@@ -372,12 +436,23 @@ def _totals(logits: Tensor, labels: Tensor) -> NDArray[np.floating]:
     return np.array([float(loss), float(correct), len(labels)])
 
 
-def _log_line(metrics: Metrics, better: bool, seconds: float) -> str:
+def _is_round(number: int) -> bool:
+    """Whether only the first digit is not 0: 1, 2, ..., 10, 20, ..., 100, 200, ..."""
+    return not str(number)[1:].strip("0")
+
+
+def _best(tracker: MetricTracker) -> str:
+    if tracker.best is None:
+        return ""
+    return f", best {tracker.name} {tracker.best:.4f} (epoch {tracker.best_epoch})"
+
+
+def _log_line(metrics: Metrics, tracker: MetricTracker, seconds: float) -> str:
     splits = ", ".join(
         f"{split} loss {metrics[f'{split}_loss']:.4f} accuracy {metrics[f'{split}_accuracy']:.4f}"
         for split in ("training", "validation")
     )
-    return f"epoch {metrics['epoch']}: {splits}, {seconds:.2f} s{', best so far' if better else ''}"
+    return f"epoch {metrics['epoch']}: {splits}{_best(tracker)}, {seconds:.2f} s"
 
 
 def _flat(config: Any, path: str = "") -> dict[str, Any]:

@@ -233,7 +233,7 @@ class TrainingState:
             )
         self._set_weights(state["weights"])
         self.progress = Progress(**state["progress"])
-        self.tracker = MetricTracker(**state["tracker"])
+        self.tracker = MetricTracker(**state["tracker"] | {"patience": self.tracker.patience})
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if self.accelerator.scaler is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -18,18 +19,24 @@ from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.dataset_reader import in_fixtures
 from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut
-from sopa_plugin.errors import TrainingFailed, UserError
-from sopa_plugin.models import Model, load_model
+from sopa_plugin.errors import TrainingFailed, UserError, listed
+from sopa_plugin.models import Model, NeuralModel, load_model
 from sopa_plugin.registry import (
     Bound,
     ConfigError,
     Lazy,
+    LocalPath,
     build,
     fill_defaults,
     imported_plugins,
 )
 from sopa_plugin.training.card import model_card
-from sopa_plugin.training.metrics import Metrics, classification_metrics, split_metrics
+from sopa_plugin.training.metrics import (
+    Metrics,
+    detailed_metrics,
+    fit_temperature,
+    metrics_text,
+)
 from sopa_plugin.training.processes import by_all, lost_another
 from sopa_plugin.training.run_folder import RunFolder, dataset_reader
 from sopa_plugin.training.trainer import OnEpoch, Trainer
@@ -56,6 +63,9 @@ class Experiment:
         trainer: trains it.
         tokenizer: is built from the training documents.
         seed: of everything random.
+        init_from: folder of a finished run, from whose model training starts: with its tokenizer
+            and, where the classes are others, a new head. The parts must be of the same sizes.
+        calibrate: whether probabilities are scaled by a temperature fitted on dev.
     """
 
     def __init__(
@@ -65,18 +75,24 @@ class Experiment:
         trainer: Lazy[Trainer] = Lazy(Trainer, "accelerate"),  # noqa: B008
         tokenizer: Lazy[Tokenizer] = Lazy(Tokenizer, "whitespace"),  # noqa: B008
         seed: Seed = 1,
+        init_from: LocalPath | None = None,
+        calibrate: bool = False,
     ) -> None:
         self.dataset = dataset
         self.model = model
         self.trainer = trainer
         self.tokenizer = tokenizer
         self.seed = seed
+        self.init_from = init_from
+        self.calibrate = calibrate
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Whether the trainer can train the model."""
         trainer = Trainer.by_name(params["trainer"]["type"])
         model = Model.by_name(params["model"]["type"])
+        if params["init_from"] is not None and not issubclass(model, NeuralModel):
+            yield "init_from", "only a text_classifier can start from another run"
         if not issubclass(model, trainer.trains):
             fitting = [
                 name
@@ -108,11 +124,7 @@ class Experiment:
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         run.start()
         metrics = trainer.train(model, data, run, self.seed, on_epoch)
-        if "test" in data:
-            test = data["test"][:]
-            log_probabilities = trainer.log_probabilities(model, test["text"])
-            metrics |= split_metrics("test", log_probabilities, test["label"])
-            run.log_predictions("test", model.labels, test["label"], log_probabilities)
+        metrics |= self._measure(trainer, model, data, run, metrics)
         metrics |= {f"parameters_{key}": n for key, n in model.parameter_counts().items()}
         model.to_device("cpu")
         name, sample = run.path.resolve().name, self.dataset.is_embedded_sample
@@ -123,13 +135,39 @@ class Experiment:
         logger.info("%s", _result_line(metrics, run.path))
         return metrics
 
+    def _measure(
+        self, trainer: Trainer, model: Model, data: DatasetDict, run: RunFolder, known: Metrics
+    ) -> Metrics:
+        """Calibrates, if so wanted; the figures of dev and test that are not `known` yet."""
+        metrics: Metrics = {}
+        if self.calibrate:
+            dev = data["dev"][:]
+            log_probabilities = trainer.log_probabilities(model, dev["text"])
+            metrics["temperature"] = fit_temperature(log_probabilities, dev["label"])
+            model.scale_logits(1 / metrics["temperature"])
+            known = {}  # of other probabilities
+        for split, prefix in (("dev", "best_validation"), ("test", "test")):
+            if split not in data:
+                continue
+            examples = data[split][:]
+            log_probabilities = trainer.log_probabilities(model, examples["text"])
+            figures = detailed_metrics(log_probabilities, examples["label"], model.labels)
+            logger.info("%s:\n%s", split, metrics_text(figures))
+            metrics |= {f"{prefix}_{key}": value for key, value in figures.items()}
+            if split == "test":
+                run.log_predictions(split, model.labels, examples, log_probabilities)
+        return {key: value for key, value in metrics.items() if key not in known}
+
     def _prepare(self, run: RunFolder) -> tuple[DatasetDict, Model, Trainer]:
         """All that can fail for the data or the machine, before there is a run folder."""
         data = self.dataset.read()
         _check_data(data)
-        tokenizer = self._build_tokenizer(data)
+        start = None if self.init_from is None else load_model(self.init_from)
+        tokenizer = self._build_tokenizer(data) if start is None else start.tokenizer
         labels = data["train"].features["label"].names
         model = self.model.construct(tokenizer=tokenizer, labels=labels)
+        if start is not None:
+            _take_weights(model, start, str(self.init_from))
         trainer = self.trainer.construct()
         trainer.set_up(model, run)
         return data, model, trainer
@@ -170,15 +208,22 @@ def run_experiment(
     filled = fill_defaults(Experiment, dict(config))
     with RunFolder(folder, filled, force, recover) as run:
         changed = [] if run.before is None else config_changes(run.before, filled)
-        if changed:
+        may_change = Trainer.by_name(filled["trainer"]["type"]).may_change(filled["trainer"])
+        if not {f"trainer.{key}" for key in may_change}.issuperset(changed):
             raise UserError(
                 f"{run.path}: the run in this folder has another config; it differs at "
-                f"{', '.join(changed)}. Recover it with the same config, or begin anew with "
-                "--force or in another folder (-s)"
+                f"{', '.join(changed)}. Recover it with the same config (only "
+                f"{listed(may_change) or 'nothing'} of the trainer may be another), or begin anew "
+                "with --force or in another folder (-s)"
             )
-        if run.finished is not None:
+        if run.finished is not None and not changed:
             logger.info("%s: this run had finished", run.path)
             return dict(run.finished)
+        if run.finished is not None and not run.checkpoints.is_dir():
+            raise UserError(
+                f"{run.path}: this run had finished and has no checkpoints to go on from; begin "
+                "anew with --force, or in another folder (-s) with init_from"
+            )
         experiment: Experiment = build(Experiment, filled)
         try:
             return experiment.run(run, on_epoch)
@@ -206,6 +251,28 @@ def _differences(old: Any, new: Any, path: str = "") -> Iterable[str]:
             )
     elif old != new:
         yield path
+
+
+def _take_weights(model: Any, start: Model, folder: str) -> None:
+    """Gives a model the weights of another, but for a head of other classes."""
+    if not isinstance(start, NeuralModel):
+        raise UserError(f"init_from: {folder} holds no text_classifier, from which one can start")
+    given: Any = start
+    own, weights = model.state_dict(), given.state_dict()
+    if start.labels != model.labels:
+        weights = {key: each for key, each in weights.items() if not key.startswith("head.")}
+        own = {key: each for key, each in own.items() if not key.startswith("head.")}
+        logger.info("init_from: %s has other classes: the head is a new one", folder)
+        weights["class_log_prior"] = own["class_log_prior"]
+    shapes, wanted = (
+        {key: tuple(each.shape) for key, each in state.items()} for state in (weights, own)
+    )
+    if other := sorted(key for key, _ in shapes.items() ^ wanted.items()):
+        raise UserError(
+            f"init_from: {folder} holds a model of other parts or sizes, at {listed(other, 5)}; "
+            "give the model of the config the same"
+        )
+    model.load_state_dict(weights, strict=False)
 
 
 def _result_line(metrics: Metrics, path: Path) -> str:
@@ -291,8 +358,10 @@ def evaluate_run(
     data: Sequence[str] = (),
     device: str = "cpu",
     accept_changed: bool = False,
+    splits: Sequence[str] = ("dev", "test"),
+    errors: TextIO | None = None,
 ) -> Iterator[Metrics]:
-    """Metrics of a run's model: on its own dev and test sets, or on `data`.
+    """Metrics of a run's model: on sets of its own, or on `data`.
 
     Arguments:
         folder: of a finished run.
@@ -300,9 +369,12 @@ def evaluate_run(
             is taken, or what the reader splits off as one.
         device: where the model is to run.
         accept_changed: take a model whose files were changed after training.
+        splits: which of the run's own sets, where no `data` are given.
+        errors: gets a line of JSON for each document that is wrong, of each set the surest first:
+            `data`, `split`, `row`, `text`, `gold`, `predicted`, `probability`.
 
     Yields:
-        `data`, `split`, `accuracy`, `macro_f1`, `loss`, `examples`.
+        `data`, `split` and what `sopa_plugin.training.metrics.detailed_metrics` gives.
 
     Raises `UserError` for a label that the model does not know. Labels are matched by name.
     """
@@ -313,19 +385,19 @@ def evaluate_run(
     # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer
     fold_and_cut(model.tokenizer, own.lowercase, own.max_tokens)
     if not data:
-        splits = own.read()
-        for split in ("dev", "test"):
-            if split in splits:
-                yield {"data": own.path, **_evaluate(model, split, splits[split])}
+        whole = own.read()
+        for split in splits:
+            if split in whole:
+                yield _evaluate(model, str(own.path), split, whole[split], errors)
     for path in data:
         if Path(path).is_file():
             test = own.read_file(path, model.labels)
         else:
             test = dataset_reader(folder, path).read_test(model.labels)
-        yield {"data": path, **_evaluate(model, "test", test)}
+        yield _evaluate(model, path, "test", test, errors)
 
 
-def _evaluate(model: Model, split: str, data: Dataset) -> Metrics:
+def _evaluate(model: Model, path: str, split: str, data: Dataset, errors: TextIO | None) -> Metrics:
     names = data.features["label"].names
     columns = data[:]
     unknown = {names[number] for number in columns["label"]} - set(model.labels)
@@ -335,6 +407,21 @@ def _evaluate(model: Model, split: str, data: Dataset) -> Metrics:
             f"expected {', '.join(model.labels)}"
         )
     # by name: the same class may have another number in other data
-    labels = [model.labels.index(names[number]) for number in columns["label"]]
-    metrics = classification_metrics(model.log_probabilities(columns["text"]), labels)
-    return {"split": split, **metrics}
+    labels = np.array([model.labels.index(names[number]) for number in columns["label"]])
+    log_probabilities = model.log_probabilities(columns["text"])
+    predicted, sure = log_probabilities.argmax(axis=1), log_probabilities.max(axis=1)
+    for number in np.argsort(-sure, kind="stable"):
+        if errors is not None and predicted[number] != labels[number]:
+            error = {
+                "data": path,
+                "split": split,
+                "row": columns["row"][number] if "row" in columns else int(number) + 1,
+                "text": columns["text"][number],
+                "gold": model.labels[labels[number]],
+                "predicted": model.labels[predicted[number]],
+                "probability": round(float(np.exp(sure[number])), 6),
+            }
+            errors.write(json.dumps(error, ensure_ascii=False) + "\n")
+    metrics = detailed_metrics(log_probabilities, labels, model.labels)
+    logger.info("%s, %s:\n%s", path, split, metrics_text(metrics))
+    return {"data": path, "split": split, **metrics}

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Metrics = dict[str, Any]
+BINS = 15  # of the probability of the predicted class, for the calibration error
+_LARGEST_SHOWN = 20  # classes of a confusion matrix that a terminal can show
 ValidationMetric = Literal["-loss", "+accuracy", "+macro_f1"]
 """A metric of the dev set; the sign says whether smaller (-) or larger (+) is better."""
 
@@ -43,6 +45,94 @@ def split_metrics(
     """`classification_metrics` under AllenNLP's flat names (`test_accuracy`)."""
     metrics = classification_metrics(log_probabilities, labels)
     return {f"{split}_{name}": value for name, value in metrics.items()}
+
+
+def detailed_metrics(
+    log_probabilities: NDArray[np.floating],
+    labels: NDArray[np.integer] | Sequence[int],
+    names: Sequence[str],
+) -> Metrics:
+    """`classification_metrics`, and how good a model is class by class and at its word.
+
+    Arguments:
+        log_probabilities: `[examples, classes]`.
+        labels: true class numbers, `[examples]`.
+        names: of the classes.
+
+    Returns:
+        Besides: `weighted_f1`, `calibration_error` (see `calibration_error`), `per_class`
+        (`precision`, `recall`, `f1` and `support` by class name) and `confusion_matrix`, a row
+        for each true class, a column for each predicted one.
+    """
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    labels, predictions = np.asarray(labels), log_probabilities.argmax(axis=1)
+    numbers = list(range(len(names)))
+    figures = precision_recall_fscore_support(labels, predictions, labels=numbers, zero_division=0)
+    per_class = {
+        name: {"precision": float(p), "recall": float(r), "f1": float(f), "support": int(n)}
+        for name, p, r, f, n in zip(names, *figures, strict=True)
+    }
+    return {
+        **classification_metrics(log_probabilities, labels),
+        "weighted_f1": float(np.average(figures[2], weights=figures[3])),
+        "calibration_error": calibration_error(log_probabilities, labels),
+        "per_class": per_class,
+        "confusion_matrix": confusion_matrix(labels, predictions, labels=numbers).tolist(),
+    }
+
+
+def calibration_error(
+    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer]
+) -> float:
+    """Expected calibration error: how far the probability of an answer is from its being right.
+
+    The mean over examples of |share of right answers - mean probability| in the example's bin, one
+    of 15 of equal width (Guo et al. 2017, "On Calibration of Modern Neural Networks", Eq. 3).
+    """
+    probabilities = np.exp(log_probabilities.max(axis=1))
+    right = log_probabilities.argmax(axis=1) == labels
+    # a bin ends with its upper edge
+    bins = np.clip(np.ceil(probabilities * BINS).astype(int) - 1, 0, BINS - 1)
+    gaps = np.bincount(bins, weights=right - probabilities, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(labels))
+
+
+def fit_temperature(
+    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer] | Sequence[int]
+) -> float:
+    """The temperature T, from 0.05 to 20, at which softmax(logits / T) has the least loss."""
+    from scipy.optimize import minimize_scalar
+
+    def loss(log_temperature: float) -> float:
+        scaled = log_probabilities / np.exp(log_temperature)
+        scaled = scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True)
+        return float(classification_metrics(scaled, labels)["loss"])
+
+    return float(np.exp(minimize_scalar(loss, bounds=np.log([0.05, 20]), method="bounded").x))
+
+
+def metrics_text(metrics: Metrics) -> str:
+    """`detailed_metrics` as a table of the classes and, of few classes, the confusion matrix."""
+    per_class: Mapping[str, Mapping[str, float]] = metrics["per_class"]
+    width = max(map(len, [*per_class, "calibration error"]))
+    lines = [f"{'':{width}}  precision  recall      F1  examples"]
+    for name, each in per_class.items():
+        figures = f"{each['precision']:9.4f}  {each['recall']:6.4f}  {each['f1']:6.4f}"
+        lines.append(f"{name:{width}}  {figures}  {each['support']:8d}")
+    for name in ("accuracy", "macro_f1", "weighted_f1", "calibration_error"):
+        lines.append(
+            f"{name.replace('_f1', ' F1').replace('_', ' '):{width}} {metrics[name]:10.4f}"
+        )
+    if len(per_class) <= _LARGEST_SHOWN:
+        columns = [max(len(name), 5) for name in per_class]
+        heads = (f"{name:>{column}}" for name, column in zip(per_class, columns, strict=True))
+        lines += [""]
+        lines.append(f"{'true, predicted':{width}}  {'  '.join(heads)}")
+        for name, row in zip(per_class, metrics["confusion_matrix"], strict=True):
+            counts = (f"{count:{column}d}" for count, column in zip(row, columns, strict=True))
+            lines.append(f"{name:{width}}  {'  '.join(counts)}")
+    return "\n".join(lines)
 
 
 def macro_f1(predictions: NDArray[np.integer], labels: NDArray[np.integer]) -> float:

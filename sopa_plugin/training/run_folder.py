@@ -182,21 +182,26 @@ class RunFolder:
         self,
         split: str,
         labels: Sequence[str],
-        gold: Sequence[int],
+        examples: Mapping[str, Sequence[Any]],
         log_probabilities: NDArray[np.floating],
     ) -> None:
-        """Writes one line of JSON an example: its label, the predicted one, all probabilities.
+        """Writes one line of JSON an example: row, text, label, what is predicted, probabilities.
 
         Arguments:
             split: whose examples they are.
             labels: names of the classes.
-            gold: true class numbers, `[examples]`.
+            examples: columns `text`, `label` (true class numbers) and, of our readers, `row`.
             log_probabilities: `[examples, classes]`.
         """
         lines = []
-        for label, scores in zip(gold, log_probabilities, strict=True):
+        gold = examples["label"]
+        rows = examples.get("row", range(1, len(gold) + 1))
+        columns = zip(rows, examples["text"], gold, log_probabilities, strict=True)
+        for row, text, label, scores in columns:
             probabilities = [round(float(each), 6) for each in np.exp(scores)]
             line = {
+                "row": row,
+                "text": text,
                 "label": labels[label],
                 "predicted": labels[int(scores.argmax())],
                 "probabilities": dict(zip(labels, probabilities, strict=True)),
@@ -204,9 +209,20 @@ class RunFolder:
             lines.append(json.dumps(line, ensure_ascii=False) + "\n")
         self._write(PREDICTIONS.format(split=split), "".join(lines))
 
+    def keep(self, model: Model) -> None:
+        """Saves a model that is the best so far of a run that does not finish."""
+        by_first(lambda: self._save(model))
+
     def finish(self, model: Model, metrics: Mapping[str, Any], card: str) -> None:
         """Saves the model with its tokenizer, the model card and, last, `metrics.json`."""
-        by_first(lambda: self._save(model, metrics, card))
+
+        def save() -> None:
+            self._save(model)
+            shutil.rmtree(self.cache, ignore_errors=True)
+            write_file(self.path / CARD, card)
+            write_file(self.path / METRICS, json.dumps(metrics, indent=2) + "\n")
+
+        by_first(save)
 
     def close(self) -> None:
         """Ends the log, since what the process does next is not of this run, and the lock."""
@@ -306,9 +322,17 @@ class RunFolder:
         self._log_to_file()
 
     def _tidy_inside(self) -> None:
-        """Removes what a killed run left in its folder."""
+        """Removes what a killed run left in its folder; of a finished one, that it had finished."""
+        if self._lock is None:
+            self._lock = FolderLock(self.path)
         shutil.rmtree(self.cache, ignore_errors=True)
+        shutil.rmtree(self.path / ".saving", ignore_errors=True)
         remove_left_aside(self.path)
+        (self.path / METRICS).unlink(missing_ok=True)
+        if self.before != self.config:  # it goes on for longer
+            write_file(self.path / CONFIG, json.dumps(self.config, indent=2) + "\n")
+            if (self.path / DIGESTS).exists():
+                write_digests(self.path, [self.path / CONFIG])
         self._log_to_file()
 
     def _log_to_file(self) -> None:
@@ -323,7 +347,7 @@ class RunFolder:
             self.check()
             write_file(self.path / name, content)
 
-    def _save(self, model: Model, metrics: Mapping[str, Any], card: str) -> None:
+    def _save(self, model: Model) -> None:
         self.check()
         saving = self.path / ".saving"
         shutil.rmtree(saving, ignore_errors=True)
@@ -336,9 +360,6 @@ class RunFolder:
             os.replace(file, self.path / file.name)
         saving.rmdir()
         write_digests(self.path, [self.path / CONFIG])
-        shutil.rmtree(self.cache, ignore_errors=True)
-        write_file(self.path / CARD, card)
-        write_file(self.path / METRICS, json.dumps(metrics, indent=2) + "\n")
 
 
 def is_run_folder(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -119,6 +120,12 @@ class Schedule:
             handed_over["mode"] = "max" if larger_is_better else "min"
         self.scheduler = scheduler.construct(**handed_over)
         self._every_step = kind in _EVERY_STEP
+
+    @staticmethod
+    def needs_total_steps(scheduler: Mapping[str, Any]) -> bool:
+        """Whether the learning rates of a scheduler's config depend on how long training may be."""
+        kind: Any = Scheduler.by_name(scheduler["type"])
+        return "total_steps" in inspect.signature(kind).parameters
 
     def after_step(self) -> None:
         """To be called after every optimizer step."""

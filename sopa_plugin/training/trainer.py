@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,11 @@ class Trainer(Registrable):
     default_implementation: ClassVar[str | None] = "accelerate"
     trains: ClassVar[type[Model]] = Model
     """The models that it can train."""
+
+    @classmethod
+    def may_change(cls, params: Mapping[str, Any]) -> frozenset[str]:
+        """Arguments that may be others when a run goes on (`--recover`), of such filled-in ones."""
+        return frozenset()
 
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes sure that this machine can train as configured, before there is a run folder.

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from transformers import pipeline
 
+from sopa_plugin.compiled import load_compiled
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.encoders.dan import DanEncoder
@@ -461,3 +463,115 @@ def test_other_data_are_evaluated_by_the_names_of_their_classes(
     (tmp_path / "run" / "experiment.json").write_text(json.dumps(run))
     with pytest.raises(UserError, match="'splendid'"):
         list(evaluate_run(tmp_path / "run", [str(table)], accept_changed=True))
+
+
+def test_how_good_a_model_is_class_by_class(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="sopa_plugin")
+    run = tmp_path / "run"
+    metrics = run_experiment(config(), run)
+    for prefix in ("best_validation", "test"):
+        assert sum(map(sum, metrics[f"{prefix}_confusion_matrix"])) == 20
+        assert set(metrics[f"{prefix}_per_class"]) == set(load_model(run).labels)
+    predictions = [json.loads(line) for line in (run / "test_predictions.jsonl").open()]
+    test = build(DatasetReader, config()["dataset"]).read()["test"]
+    assert [(each["text"], each["row"]) for each in predictions] == list(
+        zip(test["text"], test["row"], strict=True)
+    )
+    figures = [each["label"] == each["predicted"] for each in predictions]
+    assert np.mean(figures) == metrics["test_accuracy"]
+    log = (run / "train.log").read_text()
+    assert "precision  recall" in log
+    # the same again, and the errors
+    with (tmp_path / "errors.jsonl").open("w") as file:
+        evaluated = list(evaluate_run(run, splits=("train", "test"), errors=file))
+    assert [each["split"] for each in evaluated] == ["train", "test"]
+    assert evaluated[1]["per_class"] == metrics["test_per_class"]
+    errors = [json.loads(line) for line in (tmp_path / "errors.jsonl").open()]
+    errors = [each for each in errors if each["split"] == "test"]
+    assert len(errors) == 20 - sum(figures) > 0
+    probabilities = [each["probability"] for each in errors]
+    assert probabilities == sorted(probabilities, reverse=True)
+    for each in errors:
+        (known,) = (one for one in predictions if one["row"] == each["row"])
+        assert (known["text"], known["label"]) == (each["text"], each["gold"])
+        assert known["predicted"] == each["predicted"] != each["gold"]
+        assert known["probabilities"][each["predicted"]] == each["probability"]
+
+
+@pytest.mark.parametrize("head", ["mlp", "linear"])
+def test_a_calibrated_model_is_one_everywhere(config: Config, tmp_path: Path, head: str) -> None:
+    options = {"trainer__num_epochs": 40, "trainer__validation_metric": "+accuracy"}
+    options["model__head"] = {"type": head}
+    plain = run_experiment(config(**options), tmp_path / "plain")
+    metrics = run_experiment(config(**options, calibrate=True), tmp_path / "run")
+    temperature = metrics["temperature"]
+    assert temperature != pytest.approx(1, abs=0.02)
+    assert metrics["best_validation_loss"] < plain["best_validation_loss"]
+    assert metrics["test_accuracy"] == plain["test_accuracy"]
+    texts = ["a gripping film", "dull", "a dull , gripping story"]
+    before = load_model(tmp_path / "plain").log_probabilities(texts) / temperature
+    expected = np.exp(before - np.logaddexp.reduce(before, axis=1, keepdims=True))
+    classify = pipeline("text-classification", str(tmp_path / "run"), top_k=None)
+    model = load_model(tmp_path / "run")
+    for found in (
+        np.exp(model.log_probabilities(texts)),
+        np.exp(load_compiled(tmp_path / "run").log_probabilities(texts)),
+        [
+            [one["score"] for one in sorted(each, key=lambda one: model.labels.index(one["label"]))]
+            for each in classify(texts)
+        ],
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_classes_may_have_weights(config: Config, tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "data",
+        train="1 good film\n" * 18 + "0 good bad\n0 film\n",
+        dev="1 good\n0 bad\n",
+        test="1 good\n0 film\n",
+    )
+
+    def loss(name: str, weights: Any) -> float:
+        """After some epochs on what is one class but for two documents."""
+        settings = config(
+            dataset__path=path, trainer__class_weights=weights, trainer__num_epochs=20
+        )
+        return float(run_experiment(settings, tmp_path / name)["training_loss"])
+
+    names = build(DatasetReader, config(dataset__path=path)["dataset"]).read()["train"]
+    negative, positive = names.features["label"].names
+    balanced = {negative: 20 / (2 * 2), positive: 20 / (2 * 18)}  # as scikit-learn has it
+    by_name = loss("by_name", balanced)
+    assert loss("balanced", "balanced") == pytest.approx(by_name, rel=1e-5)
+    plain = loss("plain", None)
+    assert plain != pytest.approx(by_name, rel=1e-2)
+    assert loss("ones", {positive: 1.0}) == pytest.approx(plain, rel=1e-5)
+    with pytest.raises(UserError, match=r"trainer\.class_weights\.odd: not a class of the data"):
+        loss("odd", {"odd": 2.0})
+
+
+def test_a_model_may_start_from_another_run(config: Config, tmp_path: Path) -> None:
+    first = run_experiment(config(trainer__num_epochs=10), tmp_path / "first")
+    none = {"trainer__num_epochs": 1, "trainer__optimizer": {"type": "sgd", "lr": 1e-9}}
+    on = run_experiment(config(**none, init_from=str(tmp_path / "first")), tmp_path / "on")
+    assert on["test_loss"] == pytest.approx(first["test_loss"], rel=1e-4)
+    with pytest.raises(UserError, match=r"init_from: .* other parts or sizes, at 'encoder\."):
+        run_experiment(
+            config(init_from=str(tmp_path / "first"), model__encoder__patterns={"3": 5}),
+            tmp_path / "other",
+        )
+    with pytest.raises(UserError, match="nowhere"):
+        run_experiment(config(init_from="nowhere"), tmp_path / "nothing")
+    # other classes: the encoder is the same, the head a new one
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\n" + "good film,x\nbad film,y\nthe story,z\n" * 10)
+    data = {"type": "text", "path": str(table), "dev_size": 6, "test_size": 6}
+    settings = config(**none, init_from=str(tmp_path / "first"))
+    run_experiment({**settings, "dataset": data}, tmp_path / "three")
+    ours, theirs = (load_model(tmp_path / name) for name in ("three", "first"))
+    assert ours.labels == ["x", "y", "z"]
+    for mine, other in zip(ours.encoder.parameters(), theirs.encoder.parameters(), strict=True):
+        assert torch.allclose(mine, other, atol=1e-6)

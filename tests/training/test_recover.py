@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.training import run_experiment
+from sopa_plugin.training import evaluate_run, run_experiment
 from sopa_plugin.training.checkpoints import Checkpoints
 
 Config = Callable[..., dict[str, Any]]
@@ -317,3 +317,58 @@ def test_a_full_disk_is_one_error_and_the_run_goes_on_later(
     metrics = run_experiment(config(), tmp_path / "run", recover=True)
     assert metrics["training_epochs"] == 4
     assert not [each for each in (tmp_path / "run").rglob(".*") if each.is_file()]
+
+
+@pytest.mark.parametrize("scheduler", [None, {"type": "step", "step_size": 2, "gamma": 0.5}])
+def test_a_finished_run_goes_on_as_if_it_had_been_to_be_longer(
+    config: Config, tmp_path: Path, scheduler: dict[str, Any] | None
+) -> None:
+    longer = config(trainer__num_epochs=6, trainer__learning_rate_scheduler=scheduler)
+    run_experiment(
+        config(trainer__num_epochs=2, trainer__learning_rate_scheduler=scheduler), tmp_path / "run"
+    )
+    metrics = run_experiment(longer, tmp_path / "run", recover=True)
+    assert metrics["training_epochs"] == 6
+    run_experiment(longer, tmp_path / "whole")
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    for name in ("experiment.json", "digests.json"):
+        assert (tmp_path / "run" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    assert run_experiment(longer, tmp_path / "run", recover=True) == metrics  # it has finished
+
+
+def test_more_patience_goes_on_and_what_the_steps_depend_on_does_not(
+    config: Config, tmp_path: Path
+) -> None:
+    options = {"trainer__num_epochs": 30, "trainer__optimizer": {"type": "adam", "lr": 0.1}}
+    short = run_experiment(config(**options, trainer__patience=1), tmp_path / "run")
+    metrics = run_experiment(config(**options, trainer__patience=4), tmp_path / "run", recover=True)
+    assert short["training_epochs"] < metrics["training_epochs"] < 30
+    run_experiment(config(**options, trainer__patience=4), tmp_path / "whole")
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    one_cycle = {"trainer__learning_rate_scheduler": {"type": "one_cycle", "max_lr": 0.02}}
+    stopped(config(**one_cycle), tmp_path / "cycle")
+    with pytest.raises(UserError, match=r"another config; it differs at trainer\.num_epochs"):
+        run_experiment(config(**one_cycle, trainer__num_epochs=9), tmp_path / "cycle", recover=True)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(UserError, match="has no checkpoints to go on from"):
+        run_experiment(config(**options, trainer__patience=9), tmp_path / "run", recover=True)
+    assert (tmp_path / "run" / "metrics.json").is_file()
+
+
+def test_after_an_interruption_the_best_model_so_far_is_there(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "run"
+    stopped(config(), run)
+    assert f"saved in {run} and may be used; go on with the same command and --recover" in "".join(
+        caplog.messages
+    )
+    run_experiment(config(trainer__num_epochs=1), tmp_path / "one")
+    (dev, test), (right, _) = (list(evaluate_run(each)) for each in (run, tmp_path / "one"))
+    assert dev == right
+    assert not (run / "metrics.json").exists()
+    # and it goes on from where it stopped, for longer too
+    run_experiment(config(trainer__num_epochs=5), run, recover=True)
+    run_experiment(config(trainer__num_epochs=5), tmp_path / "whole")
+    assert_same_run(run, tmp_path / "whole")
+    assert list(evaluate_run(run))[1] != test

@@ -133,13 +133,15 @@ class Examples:
         return empty[self.rows]
 
     def to_dataset(self, names: Sequence[str]) -> Dataset:
-        """Columns `text` and `label`, a `ClassLabel` of these `names`."""
+        """Columns `text`, `label` (a `ClassLabel` of these `names`) and `row`, counted from 1."""
         from datasets import ClassLabel, Dataset, DatasetInfo, Features, Value
 
-        features = Features({"text": Value("string"), "label": ClassLabel(names=list(names))})
+        label = ClassLabel(names=list(names))
+        features = Features({"text": Value("string"), "label": label, "row": Value("int64")})
         number = {name: index for index, name in enumerate(names)}
         numbers = np.array([number.get(each, -1) for each in self.labels], dtype=int)[self.numbers]
-        table = pyarrow.table({"text": self.text, "label": numbers}, features.arrow_schema)
+        columns = {"text": self.text, "label": numbers, "row": np.arange(1, len(self.text) + 1)}
+        table = pyarrow.table(columns, features.arrow_schema)
         # a fingerprint of its own, since finding one would read all texts
         data = Dataset(table, DatasetInfo(features=features), fingerprint=uuid.uuid4().hex)
         return data if len(self) == len(data) else data.select(self.rows, keep_in_memory=True)

@@ -149,7 +149,7 @@ def test_texts_are_without_blanks_at_their_ends_and_labels_as_written() -> None:
     chosen = examples.renamed({"007": "x", "7": None, "+7": "y"}.get)
     assert chosen.counts() == {"x": 2, "y": 1}
     data = chosen.to_dataset(["y", "x"])
-    assert data[:] == {"text": ["a\n\nb\u00a0", "c", "d"], "label": [1, 0, 1]}
+    assert data[:] == {"text": ["a\n\nb\u00a0", "c", "d"], "label": [1, 0, 1], "row": [1, 3, 4]}
 
 
 def test_integer_classes_are_in_numeric_order() -> None:
