@@ -4,9 +4,11 @@
 // The paper's protocol: batches of 150, 250 epochs, patience 30 on dev loss, unit-length vectors;
 // whitened before, which the paper does not do (whiten: 0 does without).
 local env = std.native('env');
+local sample = 'fixtures/sst';
+local path = env('SOPA_SST', sample);
 
 {
-  dataset: { type: 'sst', path: env('SOPA_SST', 'fixtures/sst') },
+  dataset: { type: 'sst', path: path },
   tokenizer: { type: 'whitespace', lowercase: env('SOPA_LOWERCASE', true) },
   model: {
     type: 'text_classifier',
@@ -26,7 +28,8 @@ local env = std.native('env');
   },
   trainer: {
     type: 'accelerate',
-    batch_size: 150,
+    // of the few sentences of the sample, batches of 150 would be three steps an epoch
+    batch_size: if path == sample then 20 else 150,
     num_epochs: 250,
     patience: 30,
     validation_metric: '-loss',

@@ -145,7 +145,7 @@ def test_one_file_is_read_by_the_classes_of_a_model(write: Write) -> None:
     root = write(three(TREES))
     reader = SstReader(str(root))
     data = reader.read_file(root / "test.txt", class_names=["positive", "negative"])
-    assert data[:] == {"text": ["It really works .", "Bad -LRB-"], "label": [0, 1]}
+    assert data[:] == {"text": ["It really works .", "Bad -LRB-"], "label": [0, 1], "row": [1, 2]}
     with pytest.raises(UserError, match=r"test\.txt:2: the label 'negative' is not a class of"):
         reader.read_file(root / "test.txt", class_names=["positive", "other"])
 
