@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,18 +19,22 @@ class CnnEncoder(Seq2VecEncoder):
 
     Registered as `cnn`. A filter of window w is a soft pattern of w + 1 states without self-loops
     and epsilons, in max-sum with identity (section 4): the best of its windows counts, and only
-    then ReLU is taken. As with patterns, a document shorter than the window is unmatched and
-    scores 0; nothing is padded.
+    then ReLU is taken.
 
     Arguments:
         input_dim: Dimension of the token vectors; handed over.
         num_filters: Filters of each window size; the paper tries 50, 100 and 200.
         window_sizes: How many words a filter sees; the paper tries 4, 5 and 6, one at a time.
         dropout: Probability with which a number of the document vector is dropped in training.
+        boundary_tokens: Whether every document is wrapped in (largest window - 1) zero vectors on
+            each side, as the authors' released code does. Without them, a document shorter than
+            the window is unmatched, as with patterns, and scores 0.
 
     Raises:
         ValueError: No window size, or one given twice.
     """
+
+    absent_when_saved: ClassVar[Mapping[str, Any]] = {"boundary_tokens": False}
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class CnnEncoder(Seq2VecEncoder):
         num_filters: PositiveInt = 100,
         window_sizes: tuple[PositiveInt, ...] = (4,),
         dropout: Rate = 0.0,
+        boundary_tokens: bool = True,
     ) -> None:
         super().__init__()
         for key, message in self.check_params({"window_sizes": window_sizes}):
@@ -45,6 +50,7 @@ class CnnEncoder(Seq2VecEncoder):
         self.input_dim = input_dim
         self.num_filters = num_filters
         self.window_sizes = window_sizes
+        self.boundary_width = max(window_sizes) - 1 if boundary_tokens else 0
         self.convolutions = nn.ModuleList(
             nn.Conv1d(input_dim, num_filters, window) for window in window_sizes
         )
@@ -56,9 +62,10 @@ class CnnEncoder(Seq2VecEncoder):
         `tokens [batch, tokens, input_dim]`, `mask [batch, tokens]`.
         """
         tokens, mask = pad(pack(tokens, mask))
+        width = self.boundary_width
         # shape: [batch, input_dim, tokens]
-        columns = tokens.transpose(1, 2)
-        lengths = mask.sum(dim=1)
+        columns = functional.pad(tokens.transpose(1, 2), (width, width))
+        lengths = mask.sum(dim=1) + 2 * width
         pooled = []
         for window, convolution in zip(self.window_sizes, self.convolutions, strict=True):
             # shape: [batch, num_filters, tokens], one window starting at each token

@@ -69,8 +69,8 @@ def _arc_rows(layout: Layout, first: int, count: int) -> list[slice]:
 def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
     """One convolution for each pattern length, which max-pooled gives the encoder's numbers.
 
-    That is, for documents of at least the window's length, before activation; `output_scale` is in
-    its weights and biases.
+    That is, for documents of at least the window's length, with boundary tokens where the encoder
+    has them, before activation; `output_scale` is in its weights and biases.
 
     Raises:
         ValueError: the encoder does something that a max-pooled CNN cannot.
@@ -81,7 +81,7 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
         f"encoding '{options.encoding}'": options.encoding != "identity",
         "self-loops": layout.self_loops,
         "epsilons": layout.epsilons,
-        "boundary tokens": encoder.boundary_width > 0,
+        "boundary tokens": encoder.boundary_width not in (0, layout.max_length - 2),
         "normalization": not isinstance(encoder.document_vector.norm, nn.Identity),
     }
     found = [name for name, present in reasons.items() if present]
@@ -115,7 +115,9 @@ def from_cnn(cnn: CnnEncoder) -> tuple[SopaEncoder, list[int]]:
     places = sorted(range(len(windows)), key=windows.__getitem__)
     columns = [place * count + i for place in places for i in range(count)]
     convolutions = [cast(nn.Conv1d, cnn.convolutions[place]) for place in places]
-    return from_convolutions(convolutions, activation="relu").train(cnn.training), columns
+    encoder = from_convolutions(convolutions, activation="relu").train(cnn.training)
+    encoder.boundary_width = cnn.boundary_width
+    return encoder, columns
 
 
 def to_cnn(encoder: SopaEncoder) -> CnnEncoder:
@@ -135,6 +137,8 @@ def to_cnn(encoder: SopaEncoder) -> CnnEncoder:
     if len(counts) > 1:
         raise ValueError(f"the cnn encoder has equally many filters of each window; found {counts}")
     windows = tuple(convolution.kernel_size[0] for convolution in convolutions)
-    cnn = CnnEncoder(encoder.input_dim, counts.pop(), windows).to(encoder.arcs.weight)
+    wrapped = encoder.boundary_width > 0
+    cnn = CnnEncoder(encoder.input_dim, counts.pop(), windows, boundary_tokens=wrapped)
+    cnn = cnn.to(encoder.arcs.weight)
     cnn.convolutions = nn.ModuleList(convolutions)
     return cnn.train(encoder.training)

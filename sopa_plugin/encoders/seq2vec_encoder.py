@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,9 @@ class Seq2VecEncoder(nn.Module, Registrable):
     """
 
     handed_over: ClassVar[frozenset[str]] = frozenset({"input_dim"})
+
+    absent_when_saved: ClassVar[Mapping[str, Any]] = {}
+    """Arguments that models saved by earlier versions do not name, with what these did."""
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors `[batch, output_dim]` of `tokens [batch, tokens, input_dim]`.

@@ -170,7 +170,8 @@ class SopaEncoder(PackedSeq2VecEncoder):
         No epsilon after the last token, START and END loops, biases times 0.1, documents wrapped in
         zero-vector tokens, raw scores for the head, dropout to sure matches. Its own default
         semiring is `sum_product`; the paper's figures are from `max_product`. Its `eps_scale` and
-        `self_loop_scale` are given raw: what is given here is E of them.
+        `self_loop_scale` are given raw: what is given here is E of them. Where there are no
+        boundary tokens, a document without a match gets a learned value in max-sum, -100 there.
         """
         return cls(
             input_dim,
@@ -232,13 +233,19 @@ class SopaEncoder(PackedSeq2VecEncoder):
         """Document scores `[B, K]` as the semiring holds them, its zero where nothing matches.
 
         Raises:
-            UserError: training in a semiring without gradients.
+            UserError: training in a semiring, or with an encoding, without gradients.
         """
-        if self.training and torch.is_grad_enabled() and not self.options.algebra.differentiable:
-            raise UserError(
-                f"semiring '{self.options.semiring}' has no gradient, so its patterns cannot be "
-                "trained: train with another semiring, or call eval() to score documents"
-            )
+        if self.training and torch.is_grad_enabled():
+            semiring, encoding = self.options.semiring, self.options.encoding
+            for kind, name, part in (
+                ("semiring", semiring, Semiring.named(semiring)),
+                ("encoding", encoding, ArcEncoding.named(encoding)),
+            ):
+                if not part.differentiable:
+                    raise UserError(
+                        f"{kind} '{name}' has no gradient, so its patterns cannot be trained: "
+                        f"train with another {kind}, or call eval() to score documents"
+                    )
         return document_scores(*self.operands(rows, index, offsets))
 
     def best_matches(self, rows: Tensor, index: Tensor, offsets: Tensor) -> BestMatches:
@@ -248,6 +255,17 @@ class SopaEncoder(PackedSeq2VecEncoder):
         """
         with torch.no_grad():
             return best_matches(*self.operands(rows, index, offsets))
+
+    def least_tokens(self) -> list[int]:
+        """How many tokens a document has at least that each pattern can match, `[K]`."""
+        layout = self.layout
+        # before each token, and after the last, an epsilon may take the place of another
+        final = int(layout.epsilons and layout.final_epsilon)
+        per_token = 2 if layout.epsilons else 1
+        least = (max(1, -(-(length - 1 - final) // per_token)) for length in layout.lengths)
+        empty = (layout.empty_matches and length == 2 for length in layout.lengths)
+        tokens = (0 if none else count for count, none in zip(least, empty, strict=True))
+        return [max(0, count - 2 * self.boundary_width) for count in tokens]
 
     def operands(self, rows: Tensor, index: Tensor, offsets: Tensor) -> tuple[Layout, str, Arcs]:
         """What every function of `sopa_plugin.wfsa` over packed documents takes.

@@ -82,8 +82,9 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             )
         with imported_only():  # what a user's own config names, its check has imported
             self.embedder = configured.build(config.embedder)
+            saved = Seq2VecEncoder.by_name(config.encoder["type"]).absent_when_saved
             self.encoder: Seq2VecEncoder = Seq2VecEncoder.from_params(
-                config.encoder, input_dim=self.embedder.get_output_dim()
+                {**saved, **config.encoder}, input_dim=self.embedder.get_output_dim()
             )
             self.head: ClassifierHead = ClassifierHead.from_params(
                 config.head,

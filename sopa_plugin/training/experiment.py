@@ -120,6 +120,7 @@ class Experiment:
         found = getattr(getattr(model, "embedder", None), "found", None)
         if found is not None:
             _log_coverage(found, data, model.tokenizer, self.dataset.is_embedded_sample)
+        _log_short_texts(model, data)
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         run.start()
@@ -311,6 +312,23 @@ def _label_names(data: Dataset) -> list[str]:
     if not isinstance(label, ClassLabel):
         raise UserError("the data have no column `label` of the type ClassLabel")
     return label.names  # type: ignore[no-any-return]
+
+
+def _log_short_texts(model: Any, data: DatasetDict) -> None:
+    """Says how many training texts are too short for how many patterns."""
+    if not hasattr(getattr(model, "encoder", None), "least_tokens"):
+        return
+    lengths = np.diff(Documents.encode(data["train"]["text"], model.tokenizer).offsets)
+    least = np.array(model.encoder.least_tokens())
+    for tokens in np.unique(least[least > lengths.min(initial=least.max())]):
+        logger.info(
+            "%d of %d training texts have fewer than %d tokens, too few for %d of %d patterns",
+            (lengths < tokens).sum(),
+            len(lengths),
+            tokens,
+            (least >= tokens).sum(),
+            len(least),
+        )
 
 
 def _log_coverage(

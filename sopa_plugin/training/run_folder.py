@@ -227,7 +227,9 @@ class RunFolder:
     def close(self) -> None:
         """Ends the log, since what the process does next is not of this run, and the lock."""
         if self._handler is not None:
-            logging.getLogger("sopa_plugin").removeHandler(self._handler)
+            log = logging.getLogger("sopa_plugin")
+            log.removeHandler(self._handler)
+            log.setLevel(self._level)
             self._handler.close()
             self._handler = None
         if self._lock is not None:
@@ -340,7 +342,11 @@ class RunFolder:
         self._handler.setFormatter(
             logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
         )
-        logging.getLogger("sopa_plugin").addHandler(self._handler)
+        log = logging.getLogger("sopa_plugin")
+        log.addHandler(self._handler)
+        self._level = log.level
+        if log.level == logging.NOTSET:  # called from Python, where nobody has set up a log
+            log.setLevel(logging.INFO)
 
     def _write(self, name: str, content: str) -> None:
         if processes().is_main_process:

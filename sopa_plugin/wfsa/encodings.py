@@ -20,6 +20,9 @@ class ArcEncoding(Registrable):
 
     kind: ClassVar[str]
 
+    differentiable: ClassVar[bool] = True
+    """Whether scores have gradients, so that patterns can be trained."""
+
     at_most_one: ClassVar[bool] = False
     """Whether no score exceeds its semiring's `one`, so that no arc can better a path."""
 
@@ -111,6 +114,7 @@ class Positive(ArcEncoding):
     """
 
     kind = "truth"
+    differentiable = False
     at_most_one = True
 
     def encode(self, raw: Tensor) -> Tensor:

@@ -146,6 +146,8 @@ class Scan:
 
     def __init__(self, recurrence: Recurrence, arcs: Arcs) -> None:
         scores, index, offsets, _ = arcs
+        if len(index) and int(index.min()) < 0:
+            raise IndexError(f"expected an index of rows 0 to {len(scores) - 1} of scores")
         self.recurrence = recurrence
         self.lengths, self.order = offsets.diff().sort(descending=True, stable=True)
         self.initial = recurrence.start(len(self.order))

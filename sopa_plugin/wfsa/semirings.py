@@ -93,8 +93,8 @@ class MaxSum(Semiring):
     selects = True
 
     def plus(self, first: Tensor, second: Tensor) -> Tensor:
-        """The larger; the first of equals."""
-        return torch.where(second > first, second, first)
+        """The larger; the first of equals; NaN, if either is."""
+        return torch.where((second > first) | second.isnan(), second, first)
 
     def times(self, first: Tensor, second: Tensor) -> Tensor:
         """The sum."""
@@ -190,8 +190,8 @@ class Boolean(Semiring):
     differentiable = False
 
     def plus(self, first: Tensor, second: Tensor) -> Tensor:
-        """Or; the first of equals."""
-        return torch.where(second > first, second, first)
+        """Or; the first of equals; NaN, if either is."""
+        return torch.where((second > first) | second.isnan(), second, first)
 
     def times(self, first: Tensor, second: Tensor) -> Tensor:
         """And."""

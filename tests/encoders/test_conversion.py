@@ -67,9 +67,10 @@ def test_convolutions_equal_the_sopa_they_came_from() -> None:
         torch.testing.assert_close(scores[row], expected, rtol=0, atol=1e-6)
 
 
-def test_the_cnn_encoder_becomes_a_sopa_and_back() -> None:
+@pytest.mark.parametrize("boundary", [False, True])
+def test_the_cnn_encoder_becomes_a_sopa_and_back(boundary: bool) -> None:
     torch.manual_seed(0)
-    cnn = CnnEncoder(DIM, num_filters=6, window_sizes=(3, 1, 2)).eval()
+    cnn = CnnEncoder(DIM, num_filters=6, window_sizes=(3, 1, 2), boundary_tokens=boundary).eval()
     tokens, mask = documents()
     sopa, columns = from_cnn(cnn)
     back = to_cnn(sopa)

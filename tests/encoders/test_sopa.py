@@ -171,6 +171,33 @@ def test_boolean_patterns_cannot_be_trained() -> None:
 # No match
 
 
+def test_an_encoding_without_gradients_cannot_be_trained() -> None:
+    encoder = SopaEncoder(DIM, {3: 2}, semiring="sum_product", encoding="positive")
+    tokens, mask = torch.randn(2, 5, DIM), torch.ones(2, 5)
+    with pytest.raises(UserError, match="encoding 'positive' has no gradient"):
+        encoder(tokens, mask)
+    assert encoder.eval()(tokens, mask).isfinite().all()
+
+
+@pytest.mark.parametrize("epsilons", [False, True])
+@pytest.mark.parametrize("final_epsilon", [False, True])
+@pytest.mark.parametrize("boundary_tokens", [False, True])
+def test_the_least_tokens_that_a_pattern_can_match(
+    epsilons: bool, final_epsilon: bool, boundary_tokens: bool
+) -> None:
+    encoder = SopaEncoder(
+        DIM,
+        {2: 1, 3: 1, 4: 1, 5: 1, 8: 1},
+        epsilons=epsilons,
+        final_epsilon=final_epsilon,
+        boundary_tokens=boundary_tokens,
+    )
+    mask = torch.arange(8) < torch.arange(9)[:, None]
+    scores = encoder.pattern_scores(*pack(torch.randn(9, 8, DIM), mask))
+    matched = (scores > -torch.inf).int()
+    assert matched.argmax(dim=0).tolist() == encoder.least_tokens()
+
+
 @pytest.mark.parametrize(
     ("options", "value"),
     [

@@ -36,7 +36,7 @@ ENCODERS: list[dict[str, Any]] = [
     {"type": "sopa", "patterns": {"2": 1, "3": 2, "5": 2}},
     {"type": "sopa", "patterns": {"4": 3}, "semiring": "max_sum"},
     {"type": "sopa_released", "patterns": {"3": 2, "4": 2}, "semiring": "max_product"},
-    {"type": "cnn", "num_filters": 2, "window_sizes": [3, 1]},
+    {"type": "cnn", "num_filters": 2, "window_sizes": [3, 1], "boundary_tokens": False},
 ]
 
 

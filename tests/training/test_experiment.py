@@ -72,6 +72,7 @@ def test_the_saved_model_is_the_best_one(config: Config, tmp_path: Path) -> None
 
 def test_the_card_says_on_what_it_was_trained(config: Config, tmp_path: Path) -> None:
     run_experiment(config(trainer__num_epochs=1), tmp_path / "run")
+    assert " epoch 0" in (tmp_path / "run" / "train.log").read_text()  # no command set up a log
     card = (tmp_path / "run" / "README.md").read_text()
     front, text = card.removeprefix("---\n").split("---\n", 1)
     assert "pipeline_tag: text-classification" in front

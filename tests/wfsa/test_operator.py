@@ -97,6 +97,27 @@ def test_end_scores_add_up_to_document_scores(semiring: str) -> None:
     assert all(bool(each.numel()) == algebra.selects for each in paths)
 
 
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # the kernel, the reference
+def test_a_score_that_is_no_number_shows(semiring: str, dtype: torch.dtype) -> None:
+    for column in range(LAYOUT.num_scores):
+        arcs = case(dtype)
+        arcs.scores[:, column] = float("nan")
+        found = document_scores(LAYOUT, semiring, arcs)
+        # one pattern's arc, in the documents that it can match at all
+        assert found[:, found.isnan().any(dim=0)].shape[1] == 1
+        assert found[[0, 3]].isnan().any(dim=1).all()
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # the kernel, the reference
+def test_rows_before_the_first_are_refused(semiring: str, dtype: torch.dtype) -> None:
+    arcs = case(dtype)
+    arcs.index[1] = -1
+    with pytest.raises(IndexError, match="rows 0 to 8"):
+        document_scores(LAYOUT, semiring, arcs)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
     scores, index, offsets, epsilon = case(torch.float32)

@@ -77,7 +77,7 @@ def _run(
     best_at, where_at, read_at = address(best, 0), address(where, 0), address(at_end, 0)
     took_at, step_at = address(by_epsilon, 0), address(step_row, WIDTH)
     ended_at = address(ended, 0)
-    one = splat(np.float32(0))
+    one, never = splat(np.float32(0)), splat(NEVER)
 
     for b in range(first, last):
         for lane in range(plan.num_lanes):
@@ -100,7 +100,8 @@ def _run(
             for k in range(len(plan.arc_steps)):
                 s = plan.arc_steps[k]
                 arrive = load(e, s - stride) + load(x, plan.main_columns[k])
-                again = load(e, s) + load(x, plan.loop_columns[k]) + load(barred_at, s)
+                again = load(e, s) + load(x, plan.loop_columns[k])
+                again = select(load(barred_at, s) > never, again, never)  # even if it is NaN
                 store(g, s, maximum(again, arrive))
                 if steps is not None:
                     step = load(took_at, s) | flag(again > arrive, SELF_LOOP)

@@ -40,6 +40,12 @@ def _read(row, columns, COUNT: tl.constexpr):
 
 
 @triton.jit
+def _larger(alternative, kept):
+    """`alternative` where it is strictly greater, or NaN, else `kept`."""
+    return tl.where((alternative > kept) | (alternative != alternative), alternative, kept)
+
+
+@triton.jit
 def run(
     scores,  # [N, R], a row at least
     index,  # [M]
@@ -120,13 +126,13 @@ def run(
         took = (tl.zeros((BLOCK,), tl.uint8),)
         for i in tl.static_range(1, STATES):
             skip = g[i - 1] + skips[i - 1]
-            e = e + (tl.where(skip > g[i], skip, g[i]),)
+            e = e + (_larger(skip, g[i]),)
             took = took + (tl.where(skip > g[i], 2, 0).to(tl.uint8),)
         # START: a match may begin after this token; without the self-loop it has no other way in.
         looped = never
         if BOUNDARY:
             looped = e[0] + again[0]
-        restarted = tl.where(looped > zero, looped, zero)
+        restarted = _larger(looped, zero)
         if PATHS:
             step = tl.where(looped > zero, 1, 0).to(tl.uint8)
             tl.store(step_row + states[0], step, mask=real)
@@ -140,20 +146,20 @@ def run(
             if LOOPS:
                 looped = e[i] + again[i]
                 step = step | tl.where(looped > moved, 1, 0).to(tl.uint8)
-                moved = tl.where(looped > moved, looped, moved)
+                moved = _larger(looped, moved)
             new = new + (moved,)
             if PATHS:
                 tl.store(step_row + states[i], step, mask=(i < length) & real)
             read = moved
             if FINAL:
                 skip = below + skips[i - 1]
-                read = tl.where(skip > moved, skip, moved)
+                read = _larger(skip, moved)
                 taken = tl.where(length == i + 1, tl.where(skip > moved, 1, 0), taken).to(tl.uint8)
             found = tl.where(length == i + 1, read, found)
             below = moved
         g = new
         better = found > best
-        best = tl.where(better, found, best)
+        best = _larger(found, best)
         if PATHS:
             end = tl.where(better, (m + 1 - start).to(tl.int32), end)
             by_epsilon = tl.where(better, taken, by_epsilon)
