@@ -68,6 +68,11 @@ local over_minilm(encoder, head, lr) = {
   sopa_max_sum_no_epsilons: sopa(max_sum { epsilons: false }),
   sopa_max_sum_no_self_loops_no_epsilons: sopa(max_sum { self_loops: 'none', epsilons: false }),
 
+  // Sums over all paths. Expected counts grow with the document: unscaled, they begin with losses
+  // of 7 to 234 and idle.
+  sopa_sum_product: sopa({ semiring: 'sum_product', normalization: 'batch' }),
+  sopa_log: sopa({ semiring: 'log' }),
+
   dan_whitened: self.dan + self.whitened,
   bilstm_whitened: self.bilstm + self.whitened,
   cnn_whitened: self.cnn + self.whitened,

@@ -83,7 +83,8 @@ class SopaEncoder(PackedSeq2VecEncoder):
         output_scale: what the head sees is the output times this. By default, for `excess`, 2 to
             the power of the patterns' mean number of main-path arcs, less 2; else 1.
         normalization: of the document vector: `none`, `layer`, `batch`; by default `layer` where
-            no match would be infinite and there are at least two patterns, else `none`.
+            no match would be infinite and there are at least two patterns, else `none`. With
+            sum-product, take `batch`: counts grow with the document, and training would idle.
         activation: of the document vector: `none`, or `relu` as in the `cnn`.
 
     Raises:
