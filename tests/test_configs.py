@@ -62,7 +62,15 @@ def test_ablations_take_away_what_they_say(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["sopa_roc", "cnn_amazon", "bilstm_roc", "dan_sst", "hard_amazon", "sopa_sum_product_sst"],
+    [
+        "sopa_roc",
+        "cnn_amazon",
+        "bilstm_roc",
+        "dan_sst",
+        "hard_amazon",
+        ABLATIONS[3] + "_sst",
+        "sopa_sum_product_sst",
+    ],
 )
 def test_trains_one_epoch(name, tmp_path):
     overrides = ["dataset.max_train_examples=40", "dataset.max_tokens=30"]
