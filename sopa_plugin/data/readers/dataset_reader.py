@@ -15,6 +15,7 @@ from sopa_plugin.data.readers.sources import (
     canonical_splits,
     encoding_problem,
     find_files,
+    is_parquet,
     is_stored,
     path_problem,
 )
@@ -201,9 +202,7 @@ class DatasetReader(ABC, Registrable):
             may_lack_split: which files are a training set even if no split is in their name.
         """
         path = Path(self.path or "")
-        files = find_files(
-            path, lambda file: wanted(file) or file.suffix == ".parquet", may_lack_split
-        )
+        files = find_files(path, lambda file: wanted(file) or is_parquet(file), may_lack_split)
         if files:
             return {split: self._source(each) for split, each in files.items()}
         if path.exists() and not is_stored(path):
@@ -237,7 +236,7 @@ class DatasetReader(ABC, Registrable):
         """One split in files: Parquet as a table, others as the reader reads them itself."""
         from sopa_plugin.data.readers.tables import parquet_table
 
-        return parquet_table(files) if files[0].suffix == ".parquet" else files[0]
+        return parquet_table(files) if is_parquet(files[0]) else files[0]
 
     def _load(self, sources: Mapping[str, Path | Table]) -> Splits:
         """The examples of each source by class name; a split without any is an error."""

@@ -32,7 +32,9 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
     number = 0
     try:
         with _open(path, encoding, newline="") as file:
-            end = line_end(file.read(HEAD))
+            head = file.read(HEAD)
+        _check_width(head, path, encoding)
+        end = line_end(head)
         with _open(path, encoding, newline=end) as file:
             for number, line in enumerate(file, 1):
                 if not line.isascii():
@@ -145,7 +147,7 @@ def encoding_problem(name: str) -> str | None:
     """What is wrong with an `encoding`, if anything."""
     try:
         codecs.lookup(name)
-        "a".encode(name).decode(name)
+        "a".encode(name).decode(name, "surrogateescape")  # by which bad bytes are found
         return None
     except (LookupError, ValueError):
         return f"expected one like 'utf-8' or 'latin-1', found {shortened(name)}"
@@ -192,14 +194,23 @@ def _open(path: Path, encoding: str, newline: str) -> TextIO:
     return file
 
 
+def _check_width(head: str, path: Path, encoding: str) -> None:
+    """Whether a file that is read byte by byte has two or four bytes a character."""
+    zeros = head.count("\0") / max(len(head), 1)
+    marked = head[:2] in ("\udcff\udcfe", "\udcfe\udcff", "ÿþ", "þÿ")
+    if zeros > 0.3 or (marked and head[0] > "\udc80"):
+        found = "utf-32" if zeros > 0.6 else "utf-16"
+        if not marked:
+            found += "-be" if head[0] == "\0" else "-le"
+        raise UserError(f"{path}: not {encoding}, but {found}; set `encoding` to {found!r}.")
+
+
 def _check_bytes(line: str, path: Path, number: int, encoding: str) -> None:
     escaped = next((char for char in line if "\udc80" <= char <= "\udcff"), None)
     if escaped is not None:
-        advice = "set `encoding` to what the file is in, for example 'latin-1' or 'cp1252'."
-        if number == 1 and line[:2] in ("\udcff\udcfe", "\udcfe\udcff"):
-            advice = "it begins like UTF-16: set `encoding` to 'utf-16'."
         raise UserError(
-            f"{path}:{number}: byte 0x{ord(escaped) - 0xDC00:02x} is not {encoding}; {advice}"
+            f"{path}:{number}: byte 0x{ord(escaped) - 0xDC00:02x} is not {encoding}; set "
+            "`encoding` to what the file is in, for example 'latin-1' or 'cp1252'."
         )
 
 
@@ -207,7 +218,7 @@ SPLITS = ("train", "dev", "test")
 _SPLIT_WORD = re.compile(
     r"(?<![a-z])(train(?:ing)?|dev(?:elopment)?|val(?:id|idation)?|test)(?![a-z])", re.IGNORECASE
 )
-_SHARD = re.compile(r"-\d+-of-(\d+)(?=\.parquet$)")
+_SHARD = re.compile(r"-\d+-of-(\d+)(?=\.parquet$)", re.IGNORECASE)
 # what `datasets` writes beside the data
 _NOTES = {"dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"}
 Wanted = Callable[[Path], bool]
@@ -237,21 +248,26 @@ def split_of(name: str) -> str | None:
 
 def path_problem(path: str) -> str | None:
     """What is wrong with a path before anything is looked for, if anything."""
-    if path in ("", "/"):  # to the system, "" is the current folder
-        found = "the root folder" if path else "nothing"
-        return f"expected a folder, a file or a Hub id, found {found}"
     try:
         os.stat(path)
     except ValueError:  # a NUL, half a surrogate pair
         return f"expected a path, found {shortened(path)}, which no file can be called"
     except OSError:  # is said when it is read
         pass
-    return None
+    if path and os.path.basename(os.path.abspath(path)):
+        return None
+    found = "the root folder" if path else "nothing"  # to the system, the current folder
+    return f"expected a folder, a file or a Hub id, found {found}"
 
 
 def is_stored(path: Path) -> bool:
     """Whether a path is a folder that `save_to_disk` wrote."""
     return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is one by its name."""
+    return path.suffix.lower() == ".parquet"
 
 
 def entries(folder: Path) -> list[Path]:
@@ -325,7 +341,7 @@ def _one_set(files: list[Path], split: str, path: Path) -> list[Path]:
 def _without_split(name: str) -> str:
     """What the files of one data set share: train.csv and test.tsv.gz belong together."""
     before, _, after = _SPLIT_WORD.split(_SHARD.sub("", name), maxsplit=1)
-    return f"{before}\n{after.removesuffix('.gz').rpartition('.')[0]}"
+    return f"{before}\n{after.lower().removesuffix('.gz').rpartition('.')[0]}"
 
 
 def _first(files: Mapping[str, list[Path]]) -> Path:

@@ -178,15 +178,14 @@ class TextReader(DatasetReader):
     def _check_column(self, option: str, columns: Iterable[str], where: str) -> None:
         name = getattr(self, option)
         if name not in columns:
-            utf_16 = " Or is it in UTF-16? Set `encoding`." if "\0" in "".join(columns) else ""
             raise UserError(
                 f"{where}: no column {shortened(name)}; the columns are {listed(columns)}. "
-                f"Set `{option}` to one of them.{utf_16}"
+                f"Set `{option}` to one of them."
             )
 
     def _from_folder(self, folder: Path) -> Iterator[Example]:
         for label in _class_folders(folder):
-            for file in _texts(label):
+            for file in sorted(filter(_is_text, label.rglob("*"))):
                 yield Example(read_text(file, self.encoding), label.name, str(file))
 
 
@@ -247,7 +246,7 @@ def _is_split(path: Path) -> bool:
 
 def _class_folders(path: Path) -> list[Path]:
     """The folders in a folder that hold texts, one for every label."""
-    return [folder for folder in _labels(path) if next(_texts(folder), None) is not None]
+    return [folder for folder in _labels(path) if any(map(_is_text, folder.rglob("*")))]
 
 
 def _labels(path: Path) -> list[Path]:
@@ -259,13 +258,8 @@ def _labels(path: Path) -> list[Path]:
     ]
 
 
-def _texts(folder: Path) -> Iterator[Path]:
-    """The texts in a folder and in the folders in it, in order."""
-    for path in entries(folder):
-        if path.is_dir():
-            yield from _texts(path)
-        elif _format(path) in TEXTS:
-            yield path
+def _is_text(path: Path) -> bool:
+    return path.is_file() and _format(path) in TEXTS and not path.name.startswith(".")
 
 
 def _report_left_out(folder: Path) -> None:
@@ -273,12 +267,9 @@ def _report_left_out(folder: Path) -> None:
 
     That would be a folder of something else.
     """
-    read = {path for label in _class_folders(folder) for path in _texts(label)}
+    files = [path for label in _labels(folder) for path in label.rglob("*") if path.is_file()]
     left_out = Counter(
-        path.suffix or path.name
-        for label in _labels(folder)
-        for path in label.rglob("*")
-        if path.is_file() and path not in read and not path.name.startswith(".")
+        path.suffix for path in files if not _is_text(path) and not path.name.startswith(".")
     )
     if not left_out:
         return
@@ -287,6 +278,7 @@ def _report_left_out(folder: Path) -> None:
         f"{folder}: {left_out.total()} files in its folders are no texts by their names ({kinds}); "
         f"expected .txt, .text, .md or no suffix, also .gz"
     )
-    if left_out.total() > len(read):
+    read = sum(map(_is_text, files))
+    if left_out.total() > read:
         raise UserError(f"{found}. Convert them, or move them away.")
-    logger.warning("%s; they are left out, %d are read", found, len(read))
+    logger.warning("%s; they are left out, %d are read", found, read)

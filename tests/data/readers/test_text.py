@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -282,6 +283,24 @@ def test_class_folders_may_be_named_like_splits(write: Write) -> None:
     assert names(reader) == ["car", "my-train", "train"]
 
 
+def test_names_in_capitals(write: Write, tmp_path: Path) -> None:
+    files = {"TRAIN.CSV.GZ": gzip.compress(CSV.encode()), "Dev.csv": CSV, "Test.TSV": TSV}
+    assert len(read(TextReader(str(write(files))))["test"]) > 0
+    (tmp_path / "parquet").mkdir()
+    rows = pyarrow.table({"text": ["a", "b"], "label": ["x", "y"]})
+    for split in ("TRAIN", "DEV", "TEST"):
+        parquet.write_table(rows, tmp_path / "parquet" / f"{split}.PARQUET")
+    assert read(TextReader(f"{tmp_path}/parquet"))["dev"] == [("a", "x"), ("b", "y")]
+
+
+def test_folders_that_hold_themselves_and_devices(write: Write) -> None:
+    root = write({f"{label}/{n}.txt": f"{label} {n}" for label in "ab" for n in "123"})
+    (root / "a" / "again").symlink_to(root)
+    os.mkfifo(root / "b" / "pipe")
+    loaded = read(TextReader(str(root), test_size=1, dev_size=1))
+    assert sum(map(len, loaded.values())) == 6
+
+
 def test_texts_of_other_names_are_read_or_counted(
     write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -426,7 +445,7 @@ def test_faulty_json_lines(write: Write, line: str, message: str) -> None:
     assert len(str(error.value)) < 500
 
 
-@pytest.mark.parametrize("path", ["/", "", "a\0b", "\ud800", "x" * 5000])
+@pytest.mark.parametrize("path", ["/", "//", "/.", "/tmp/..", "", "a\0b", "\ud800", "x" * 5000])
 def test_paths_that_cannot_be(path: str) -> None:
     problems = check(DatasetReader, {"type": "text", "path": path})
     if problems:
