@@ -24,11 +24,13 @@ def classification_metrics(
 
     Arguments:
         log_probabilities: `[examples, classes]`.
-        labels: true class numbers, `[examples]`.
+        labels: true class numbers, `[examples]`. Numbers beyond the classes are of labels that
+            the model has not: such examples are wrong, and the loss is that of the others.
     """
     labels = np.asarray(labels)
     predictions = log_probabilities.argmax(axis=1)
-    loss = -log_probabilities[np.arange(len(labels)), labels]
+    known = np.flatnonzero(labels < log_probabilities.shape[1])
+    loss = -log_probabilities[known, labels[known]]
     return {
         "accuracy": float((predictions == labels).mean()),
         "macro_f1": macro_f1(predictions, labels),

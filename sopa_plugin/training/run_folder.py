@@ -189,7 +189,7 @@ class RunFolder:
 
         Arguments:
             split: whose examples they are.
-            labels: names of the classes.
+            labels: names of the classes, and after them of labels that the model has not.
             examples: columns `text`, `label` (true class numbers) and, of our readers, `row`.
             log_probabilities: `[examples, classes]`.
         """
@@ -204,7 +204,7 @@ class RunFolder:
                 "text": text,
                 "label": labels[label],
                 "predicted": labels[int(scores.argmax())],
-                "probabilities": dict(zip(labels, probabilities, strict=True)),
+                "probabilities": dict(zip(labels, probabilities, strict=False)),
             }
             lines.append(json.dumps(line, ensure_ascii=False) + "\n")
         self._write(PREDICTIONS.format(split=split), "".join(lines))

@@ -21,11 +21,12 @@ from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.encoders.dan import DanEncoder
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import TextClassifier, load_model
-from sopa_plugin.registry import ConfigError, build, check
+from sopa_plugin.registry import ConfigError, build, check, load_config
 from sopa_plugin.training import AccelerateTrainer, Experiment, evaluate_run, run_experiment
 from sopa_plugin.training.run_folder import RunFolder
 
 Config = Callable[..., dict[str, Any]]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_a_run_leaves_everything(
@@ -576,3 +577,39 @@ def test_a_model_may_start_from_another_run(config: Config, tmp_path: Path) -> N
     assert ours.labels == ["x", "y", "z"]
     for mine, other in zip(ours.encoder.parameters(), theirs.encoder.parameters(), strict=True):
         assert torch.allclose(mine, other, atol=1e-6)
+
+
+def test_labels_that_only_test_has_count_as_wrong(config: Config, tmp_path: Path) -> None:
+    rows = "text,label\n" + "a fine film,good\na dull film,bad\n" * 8
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.csv").write_text(rows)
+    (tmp_path / "test.csv").write_text(rows + "a film,odd\n" * 8)
+    dataset = {"type": "text", "path": str(tmp_path), "labels_only_in_test": "count"}
+    metrics = run_experiment(config(dataset=dataset), tmp_path / "run")
+    assert metrics["test_examples"] == 24
+    assert metrics["test_accuracy"] <= 2 / 3
+    assert np.isfinite(metrics["test_loss"])
+    predictions = (tmp_path / "run" / "test_predictions.jsonl").read_text().splitlines()
+    assert json.loads(predictions[-1])["label"] == "odd"
+    assert load_model(tmp_path / "run").labels == ["bad", "good"]
+    _, own = evaluate_run(tmp_path / "run")
+    (other,) = evaluate_run(tmp_path / "run", [str(tmp_path / "test.csv")])
+    for each in (own, other):
+        assert each["accuracy"] == pytest.approx(metrics["test_accuracy"])
+        assert each["macro_f1"] == pytest.approx(metrics["test_macro_f1"])
+
+
+def test_own_data_in_capitals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """README's recipe replaces the tokenizer; case is the vectors' all the same."""
+    monkeypatch.chdir(REPOSITORY)
+    data, tokenizer = '{"type": "text", "path": "fixtures/text/csv"}', "tokenizer.type=words"
+    assert f"-o dataset='{data}' -o {tokenizer}" in Path("README.md").read_text()
+    overrides = [f"dataset={data}", tokenizer, "trainer.num_epochs=2"]
+    loaded = load_config("configs/sopa_sst.jsonnet", overrides, Experiment)
+    run_experiment(loaded, tmp_path / "run")
+    model = load_model(tmp_path / "run")
+    texts = DatasetReader.by_name("text")("fixtures/text/csv").read()["test"]["text"][:]
+    written = model.log_probabilities(texts)
+    assert np.ptp(written) > 0.01
+    assert (model.log_probabilities([each.upper() for each in texts]) == written).all()
+    assert (model.log_probabilities([each.title() for each in texts]) == written).all()

@@ -30,6 +30,16 @@ def test_by_hand() -> None:
     }
 
 
+def test_labels_that_the_model_has_not_are_wrong() -> None:
+    log_probabilities = np.log([[0.5, 0.5 - 1e-9], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    metrics = classification_metrics(log_probabilities, [0, 1, 2, 3])
+    assert metrics["accuracy"] == 0.5
+    # classes 0 and 1 are predicted once too often each, 2 and 3 never
+    assert metrics["macro_f1"] == pytest.approx((2 / 3 + 2 / 3) / 4)
+    assert metrics["loss"] == pytest.approx(-np.log([0.5, 0.8]).mean())
+    assert metrics["examples"] == 4
+
+
 def test_a_class_that_is_nowhere_does_not_count() -> None:
     assert macro_f1(np.array([0, 2]), np.array([0, 2])) == 1
     assert macro_f1(np.array([0, 1]), np.array([0, 0])) == pytest.approx((2 / 3 + 0) / 2)

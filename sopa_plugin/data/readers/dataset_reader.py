@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Splits = dict[str, Examples]
 Size = Annotated[float, Bound(above=0, below=1)] | PositiveInt
 """How much is split off: a share, or a count."""
+LabelsOnlyInTest = Literal["error", "count"]
 logger = logging.getLogger(__name__)
 
 
@@ -70,6 +71,8 @@ class DatasetReader(ABC, Registrable):
     default_test_size: ClassVar[float | None] = None
     known_class_names: Sequence[str] | None = None
     """The classes where the task has fixed ones, in the order of their numbers."""
+    labels_only_in_test: LabelsOnlyInTest = "error"
+    """What to do with test examples of a label that training has not."""
 
     def __init__(
         self,
@@ -120,7 +123,10 @@ class DatasetReader(ABC, Registrable):
         return splits
 
     def read(self) -> DatasetDict:
-        """`train`, `dev` and `test` with columns `text` and `label`, one `ClassLabel` for all."""
+        """`train`, `dev` and `test` with columns `text` and `label`, one `ClassLabel` for all.
+
+        With `labels_only_in_test` that of test may go on with classes that training has not.
+        """
         from datasets import DatasetDict
 
         sources = self._found()
@@ -128,7 +134,7 @@ class DatasetReader(ABC, Registrable):
             raise UserError(f"{self.path}: no training set; found {', '.join(sources) or 'none'}.")
         splits = self._with_held_out_sets(self._load(sources))
         train = splits["train"]
-        split_tools.check_labels(train, {"dev": splits["dev"], "test": splits["test"]})
+        self._check_labels(splits)
         names = self.class_names(train)
         split_tools.log_overlap(splits)
         if self.max_train_examples is not None:
@@ -136,7 +142,8 @@ class DatasetReader(ABC, Registrable):
                 train, self.max_train_examples, self.subsample_seed
             )
             self._check_classes_kept(splits, train)
-        return DatasetDict({split: splits[split].to_dataset(names) for split in SPLITS})
+        sets = {split: splits[split].to_dataset(names) for split in ("train", "dev")}
+        return DatasetDict({**sets, "test": self._named(splits["test"], names)})
 
     def read_test(self, class_names: Sequence[str] | None = None) -> Dataset:
         """The test set at the path, or what is split off as one.
@@ -240,7 +247,14 @@ class DatasetReader(ABC, Registrable):
 
     def _load(self, sources: Mapping[str, Path | Table]) -> Splits:
         """The examples of each source by class name; a split without any is an error."""
-        found = {split: self._with_texts(self.examples(each)) for split, each in sources.items()}
+        found, faults = {}, []
+        for split, each in sources.items():
+            try:
+                found[split] = self._with_texts(self.examples(each))
+            except UserError as error:
+                faults.append(str(error))
+        if faults:
+            raise UserError("\n".join(faults))
         splits = self.map_labels(found)
         for split, examples in splits.items():
             if not len(examples):
@@ -255,10 +269,11 @@ class DatasetReader(ABC, Registrable):
         if not empty.any():
             return examples
         if self.empty_text == "error":
+            more = f" (and {empty.sum() - 1} more)" if empty.sum() > 1 else ""
             raise UserError(
-                f"{examples.place(int(examples.rows[empty.argmax()]))}: the text is empty; "
-                "expected some text. Take the example out, or set `empty_text` to 'drop' to leave "
-                "such examples out."
+                f"{examples.place(int(examples.rows[empty.argmax()]))}: the text is empty{more}; "
+                "expected some text. Take the example out, or set dataset.empty_text to 'drop' to "
+                "leave such examples out."
             )
         logger.info("%s: left out %d examples with an empty text", examples.name, empty.sum())
         return examples.take(~empty)
@@ -271,13 +286,45 @@ class DatasetReader(ABC, Registrable):
     def _named(self, examples: Examples, class_names: Sequence[str] | None) -> Dataset:
         """The examples by the class names of a model, if such are given."""
         names = class_names or self.class_names(examples)
-        for label in examples.counts():
-            if label not in names:
-                raise UserError(
+        counts = examples.counts()
+        others = [label for label in counts if label not in names]
+        if others and (self.labels_only_in_test == "error" or len(others) == len(counts)):
+            raise UserError(
+                "\n".join(
                     f"{examples.first(label)}: the label {shortened(label)} is not a class of the "
                     f"model, which has {listed(names)}."
+                    for label in others[:20]
                 )
-        return examples.to_dataset(names)
+            )
+        if others:
+            logger.warning(
+                "%s: %d examples have labels that training has not (%s); they count as wrong",
+                examples.name,
+                sum(counts[label] for label in others),
+                listed(others),
+            )
+        return examples.to_dataset([*names, *others])
+
+    def _check_labels(self, splits: Splits) -> None:
+        """Whether there are classes to tell apart, and every label is one that training has."""
+        train = splits["train"]
+        known = train.counts()
+        if len(known) < 2:
+            raise UserError(
+                f"{train.name}: every training example has the label {shortened(min(known))}; "
+                "a classifier needs at least two classes."
+            )
+        counted = self.labels_only_in_test == "count"
+        faults = [
+            f"{splits[split].first(label)}: the label {shortened(label)} of this {split} "
+            f"example is not in the training set, which has {listed(known)}. Correct the label, "
+            "or add training examples of this class."
+            for split in (("dev",) if counted else ("dev", "test"))
+            for label in splits[split].counts()
+            if label not in known
+        ]
+        if faults:
+            raise UserError("\n".join(faults[:20]))
 
     def _with_held_out_sets(self, splits: Splits) -> Splits:
         """Splits off the test set, then the dev set, if the data have none."""
@@ -287,19 +334,19 @@ class DatasetReader(ABC, Registrable):
                 splits["train"], splits[split] = self._split_off(splits["train"], split)
             elif getattr(self, f"{split}_size") is not None:
                 raise UserError(
-                    f"{split}_size: the data have a {split} set of their own "
-                    f"({splits[split].name}); leave `{split}_size` out, or take that set away."
+                    f"dataset.{split}_size: the data have a {split} set of their own "
+                    f"({splits[split].name}); leave it out, or take that set away."
                 )
         return splits
 
     def _split_off(self, train: Examples, split: str) -> tuple[Examples, Examples]:
         """(what stays of the training set, the dev or test set that it has to give)."""
-        option = f"{split}_size"
-        given = getattr(self, option)
-        size = getattr(self, f"default_{option}") if given is None else given
+        option = f"dataset.{split}_size"
+        given = getattr(self, f"{split}_size")
+        size = getattr(self, f"default_{split}_size") if given is None else given
         if size is None:
             raise UserError(
-                f"{self._paths()[0]}: no {split} set there; set `{option}` to split one off "
+                f"{self._paths()[0]}: no {split} set there; set {option} to split one off "
                 "the training set: a count, or a share like 0.1."
             )
         rest, held_out = self.split_off(train, size, option)
@@ -318,9 +365,9 @@ class DatasetReader(ABC, Registrable):
             for label in splits[split].counts():
                 if label not in drawn:
                     raise TrainingFailed(
-                        f"max_train_examples: {len(splits['train'])} examples have none of the "
-                        f"class {shortened(label)}, which {split} examples have; the fewest that "
-                        f"have one of every class are {split_tools.fewest_of_all(train)}."
+                        f"dataset.max_train_examples: {len(splits['train'])} examples have none "
+                        f"of the class {shortened(label)}, which {split} examples have; the fewest "
+                        f"that have one of every class are {split_tools.fewest_of_all(train)}."
                     )
 
 

@@ -202,7 +202,7 @@ def _check_width(head: str, path: Path, encoding: str) -> None:
         found = "utf-32" if zeros > 0.6 else "utf-16"
         if not marked:
             found += "-be" if head[0] == "\0" else "-le"
-        raise UserError(f"{path}: not {encoding}, but {found}; set `encoding` to {found!r}.")
+        raise UserError(f"{path}: not {encoding}, but {found}; set dataset.encoding to {found!r}.")
 
 
 def _check_bytes(line: str, path: Path, number: int, encoding: str) -> None:
@@ -210,7 +210,7 @@ def _check_bytes(line: str, path: Path, number: int, encoding: str) -> None:
     if escaped is not None:
         raise UserError(
             f"{path}:{number}: byte 0x{ord(escaped) - 0xDC00:02x} is not {encoding}; set "
-            "`encoding` to what the file is in, for example 'latin-1' or 'cp1252'."
+            "dataset.encoding to what the file is in, for example 'latin-1' or 'cp1252'."
         )
 
 
@@ -288,7 +288,8 @@ def find_files(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None)
 
     Arguments:
         wanted: whether a file, or folder, can be a split.
-        may_lack_split: which files are a training set even if no split is in their name.
+        may_lack_split: which files are a training set even if no split is in their name; one that
+            is named, or where there are no others.
 
     Raises:
         UserError: there are several data sets, or several files for one split.
@@ -297,6 +298,7 @@ def find_files(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None)
     if path.is_dir():
         folders += [each for each in entries(path) if each.is_dir()]
     groups: dict[tuple[Path, str], Files] = defaultdict(lambda: defaultdict(list))
+    alone: dict[tuple[Path, str], Files] = {}
     for folder in folders:
         for file in entries(folder):
             if file.name in _NOTES or not wanted(file):
@@ -304,7 +306,9 @@ def find_files(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None)
             if split := split_of(file.name):
                 groups[folder, _without_split(file.name)][split].append(file)
             elif may_lack_split and may_lack_split(file) and not _SPLIT_WORD.search(file.name):
-                groups[folder, file.name]["train"].append(file)
+                alone[folder, file.name] = {"train": [file]}
+    if not groups or path.is_file():
+        groups |= alone
     sets = [files for files in groups.values() if "train" in files] or list(groups.values())
     if not path.is_dir():
         named = [files for files in sets if any(path in each for each in files.values())]

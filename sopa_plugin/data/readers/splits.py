@@ -17,7 +17,7 @@ import pyarrow
 from numpy.typing import NDArray
 from pyarrow import ChunkedArray, compute
 
-from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.errors import UserError, listed
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -234,24 +234,6 @@ def class_names(labels: Iterable[str]) -> list[str]:
     if all(INTEGER.fullmatch(name) for name in names):
         return sorted(names, key=int)
     return sorted(names)
-
-
-def check_labels(train: Examples, others: Mapping[str, Examples]) -> None:
-    """Raises a `UserError` for one class only, or for a label that the training set lacks."""
-    known = train.counts()
-    if len(known) < 2:
-        raise UserError(
-            f"{train.name}: every training example has the label {shortened(min(known))}; "
-            "a classifier needs at least two classes."
-        )
-    for split, examples in others.items():
-        for label in examples.counts():
-            if label not in known:
-                raise UserError(
-                    f"{examples.first(label)}: the label {shortened(label)} of this {split} "
-                    f"example is not in the training set, which has {listed(known)}. "
-                    "Correct the label, or add training examples of this class."
-                )
 
 
 def log_overlap(splits: Mapping[str, Examples]) -> None:

@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sopa_plugin.data.readers.dataset_reader import DatasetReader
+from sopa_plugin.data.readers.dataset_reader import DatasetReader, LabelsOnlyInTest
 from sopa_plugin.data.readers.sources import (
     SPLITS,
     canonical_splits,
@@ -61,6 +61,8 @@ class TextReader(DatasetReader):
         split_names: what train, dev and test are called in a Hub (or stored) data set, where they
             are others: `{train: 'train', test: 'validation'}`. Only those named are taken.
         config_name: which configuration of a Hub data set (`sst2` of `nyu-mll/glue`).
+        labels_only_in_test: whether test examples of a label that training has not are an `error`,
+            or `count` as wrong answers.
 
     The other arguments are those of `DatasetReader`.
     """
@@ -79,9 +81,11 @@ class TextReader(DatasetReader):
         column_names: list[str] | None = None,
         split_names: dict[str, str] | None = None,
         config_name: str | None = None,
+        labels_only_in_test: LabelsOnlyInTest = "error",
         **options: Any,
     ) -> None:
         super().__init__(path, **options)
+        self.labels_only_in_test = labels_only_in_test
         self.split_paths = {
             split: os.path.expanduser(value)
             for split, value in (("train", train), ("dev", dev), ("test", test))
@@ -111,8 +115,8 @@ class TextReader(DatasetReader):
         plain = any(isinstance(source, Path) for source in splits.values())
         if plain and (self.split_names or self.config_name):
             raise UserError(
-                f"{path}: `split_names` and `config_name` are for Hub and stored data sets, and "
-                "these are plain files; leave them out, or give `train`, `dev` and `test`."
+                f"{path}: dataset.split_names and config_name are for Hub and stored data sets, "
+                "and these are plain files; leave them out, or give `train`, `dev` and `test`."
             )
         return splits
 
@@ -132,8 +136,7 @@ class TextReader(DatasetReader):
             if suffix not in DELIMITERS:
                 raise UserError(f"{source}: expected {_EXPECTED}.")
             source = self._csv_table(source, DELIMITERS[suffix])
-        for option in ("text_column", "label_column"):
-            self._check_column(option, source.columns, source.name)
+        self._check_columns(source.columns, source.name)
         columns = source.read([self.text_column], [self.label_column])
         names = source.class_names.get(self.label_column)
         return Examples.from_columns(source.name, columns, source.place, names)
@@ -168,19 +171,20 @@ class TextReader(DatasetReader):
     def _from_json_lines(self, path: Path) -> Iterator[Example]:
         for number, row in read_json_lines(path, self.encoding):
             where = f"{path}:{number}"
-            for option in ("text_column", "label_column"):
-                self._check_column(option, row, where)
+            self._check_columns(row, where)
             text, label = row[self.text_column], row[self.label_column]
             if text is not None and not isinstance(text, str):
                 raise UserError(f"{where}: {self.text_column!r} is not text: {shortened(text)}.")
             yield Example(text or "", label_text(label, where), where)
 
-    def _check_column(self, option: str, columns: Iterable[str], where: str) -> None:
-        name = getattr(self, option)
-        if name not in columns:
+    def _check_columns(self, columns: Iterable[str], where: str) -> None:
+        names = {option: getattr(self, option) for option in ("text_column", "label_column")}
+        missing = {option: name for option, name in names.items() if name not in columns}
+        if missing:
             raise UserError(
-                f"{where}: no column {shortened(name)}; the columns are {listed(columns)}. "
-                f"Set `{option}` to one of them."
+                f"{where}: no column {' and no column '.join(map(shortened, missing.values()))}; "
+                f"the columns are {listed(columns)}. Set "
+                f"{' and '.join(f'dataset.{option}' for option in missing)} to one of them."
             )
 
     def _from_folder(self, folder: Path) -> Iterator[Example]:
@@ -225,7 +229,7 @@ def _check_labels(examples: Examples) -> None:
             raise UserError(
                 f"{examples.first(label)}: the label is {label}, which stands for a hidden or "
                 "missing label; use data with labels (for a split of a Hub data set without: "
-                "`split_names`), or name the class."
+                "dataset.split_names), or name the class."
             )
 
 

@@ -46,7 +46,9 @@ def test_lines_of_an_old_mac_end_at_carriage_returns(tmp_path: Path) -> None:
         list(read_rows(path, ","))
 
 
-@pytest.mark.parametrize("name", ["utf-9", "", "a\0b", "rot13", "base64", "undefined", "idna", "\ud800"])
+@pytest.mark.parametrize(
+    "name", ["utf-9", "", "a\0b", "rot13", "base64", "undefined", "idna", "\ud800"]
+)
 def test_names_of_encodings_that_are_none(name: str) -> None:
     assert "expected one like 'utf-8'" in str(encoding_problem(name))
     assert encoding_problem("cp1252") is encoding_problem("utf-16") is None
@@ -57,10 +59,12 @@ def test_wide_encodings_are_recognised(tmp_path: Path, text: str) -> None:
     for written, found in [("utf-16", "utf-16"), ("utf-32", "utf-(16|32)")]:
         for read_as in ("utf-8", "latin-1") if text.isascii() else ("utf-8",):
             path = save(tmp_path, text.encode(written))
-            with pytest.raises(UserError, match=f"not {read_as}, but .*`encoding` to '{found}'"):
+            with pytest.raises(
+                UserError, match=f"not {read_as}, but .*dataset.encoding to '{found}'"
+            ):
                 list(read_lines(path, read_as))
     for written in ("utf-16-le", "utf-16-be") if text.isascii() else ():
-        with pytest.raises(UserError, match=f"not utf-8, but {written}; set `encoding`"):
+        with pytest.raises(UserError, match=f"not utf-8, but {written}; set dataset.encoding"):
             list(read_lines(save(tmp_path, text.encode(written))))
 
 
@@ -71,7 +75,9 @@ def test_a_line_of_14_kb_stays_whole(tmp_path: Path) -> None:
 
 def test_bytes_of_another_encoding_are_an_error_with_their_line(tmp_path: Path) -> None:
     path = save(tmp_path, "fine\ncafé\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"data\.txt:2: byte 0xe9 is not utf-8; set `encoding`"):
+    with pytest.raises(
+        UserError, match=r"data\.txt:2: byte 0xe9 is not utf-8; set dataset.encoding"
+    ):
         list(read_lines(path))
     assert list(read_lines(path, "latin-1")) == [(1, "fine"), (2, "café")]
 

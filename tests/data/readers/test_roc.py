@@ -90,7 +90,7 @@ def test_the_story_left_over_is_logged(write: Write, caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({VAL: stories(2)}, {}, "no test set there; set `test_size`"),
+        ({VAL: stories(2)}, {}, "no test set there; set dataset.test_size"),
         ({TEST: stories(2)}, {}, "no training set; found test"),
         (GOOD | {"a_val.csv": stories(2)}, {}, "2 files could be the train set: a_val.csv, cloze"),
         (GOOD, {"dev_size": 3}, "dev_size: expected an even count"),

@@ -109,7 +109,7 @@ def test_several_forms_are_an_error_that_names_the_choices(write: Write) -> None
         (three(TREES) | {"dev.txt": "(7 (2 a))\n"}, r"dev\.txt:1: expected a label .*'7'"),
         (three(LINES) | {"dev.txt": "1 caf\xe9\n".encode("latin-1")}, r"dev\.txt:1: byte 0xe9"),
         (three(LINES) | {"valid.txt": LINES}, r"both dev\.txt and valid\.txt could be the dev set"),
-        ({"train.txt": LINES, "test.txt": LINES}, "no dev set there; set `dev_size`"),
+        ({"train.txt": LINES, "test.txt": LINES}, "no dev set there; set dataset.dev_size"),
         (three("<!DOCTYPE html>\n<html>"), r"train\.txt:1: expected a label .*<!DOCTYPE"),
     ],
 )

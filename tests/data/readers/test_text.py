@@ -107,7 +107,7 @@ def test_one_file_for_everything(write: Write) -> None:
     loaded = read(reader)
     assert [len(rows) for rows in loaded.values()] == [72, 8, 20]
     assert Counter(label for _, label in loaded["test"]) == {"x": 10, "y": 10}
-    with pytest.raises(UserError, match=r"reviews\.csv: no test set there; set `test_size`"):
+    with pytest.raises(UserError, match=r"reviews\.csv: no test set there; set dataset.test_size"):
         TextReader(str(root / "reviews.csv")).read()
 
 
@@ -220,8 +220,8 @@ def faulty(test: str | bytes) -> dict[str, str | bytes]:
         (faulty("text,label\na,pos\nb,-1\n"), r"test\.csv:3: the label is -1"),
         (faulty("text,label\na,pos\nb,\n"), r"test\.csv:3: expected a label, found ''"),
         (faulty("text,label\na,pos\n ,neg\n"), r"test\.csv:3: the text is empty.*'drop'"),
-        (faulty("text|label\na|pos\n"), r"test\.csv: no column 'text'; .*Set `text_column`"),
-        (faulty("text,y\na,pos\n"), r"test\.csv: no column 'label'.*Set `label_column`"),
+        (faulty("text|label\na|pos\n"), r"test\.csv: no column 'text' .*Set dataset.text_column"),
+        (faulty("text,y\na,pos\n"), r"test\.csv: no column 'label'.*Set dataset.label_column"),
         (faulty("text,label\n"), r"test\.csv: no test examples in it"),
         (faulty("text,label\ncaf\xe9,pos\n".encode("latin-1")), r"test\.csv:2: byte 0xe9 is not"),
         ({"train.csv": "", "test.csv": CSV}, r"train\.csv: empty; expected a header row"),
@@ -248,7 +248,9 @@ def test_paths_that_are_not_there(write: Write) -> None:
         TextReader(train=f"{root}/train.csv", test=f"{root}/gone.csv").read()
     with pytest.raises(UserError, match=r"odd\.bin: expected train, dev and test as \.csv"):
         TextReader(train=f"{root}/odd.bin").read()
-    with pytest.raises(UserError, match="`split_names` and `config_name` are for Hub and stored"):
+    with pytest.raises(
+        UserError, match=r"dataset\.split_names and config_name are for Hub and stored"
+    ):
         TextReader(str(root), config_name="sst2").read()
 
 
@@ -284,7 +286,11 @@ def test_class_folders_may_be_named_like_splits(write: Write) -> None:
 
 
 def test_names_in_capitals(write: Write, tmp_path: Path) -> None:
-    files = {"TRAIN.CSV.GZ": gzip.compress(CSV.encode()), "Dev.csv": CSV, "Test.TSV": TSV}
+    files = {
+        "TRAIN.CSV.GZ": gzip.compress(CSV.encode()),
+        "Dev.csv": CSV,
+        "Test.TSV": "text\tlabel\na\tpos\n",
+    }
     assert len(read(TextReader(str(write(files))))["test"]) > 0
     (tmp_path / "parquet").mkdir()
     rows = pyarrow.table({"text": ["a", "b"], "label": ["x", "y"]})
@@ -493,5 +499,51 @@ def test_evaluating_needs_a_test_set_alone(kind: str, tmp_path: Path) -> None:
     assert len(reader.read_test()) == 3
     (folder / f"test.{kind}").unlink()
     assert len(reader.read_test(["a", "b"])) == 1
-    with pytest.raises(UserError, match="no test set there; set `test_size`"):
+    with pytest.raises(UserError, match=r"no test set there; set dataset\.test_size"):
         TextReader(str(folder)).read_test()
+
+
+def test_labels_that_only_test_has(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    test = "text,label\na,odd\nb,pos\nc,neg\nd,7\n"
+    root = str(write({"train.csv": CSV, "dev.csv": CSV, "test.csv": test}))
+    with pytest.raises(
+        UserError, match=r"(?s)test\.csv:5: the label '7'.*test\.csv:2: the label 'o"
+    ):
+        TextReader(root).read()
+    reader = TextReader(root, labels_only_in_test="count")
+    data = reader.read()
+    assert data["train"].features["label"].names == ["neg", "pos"]
+    assert data["test"].features["label"].names == ["neg", "pos", "7", "odd"]
+    assert data["test"]["label"][:] == [3, 1, 0, 2]
+    assert "2 examples have labels that training has not ('7', 'odd'); they count" in caplog.text
+    assert reader.read_test(["neg", "pos"])["label"][:] == [3, 1, 0, 2]
+    # a dev set chooses the epoch, and one that shares no label with training is another task's
+    root = str(write({"train.csv": CSV, "dev.csv": test, "test.csv": CSV}, "dev"))
+    with pytest.raises(UserError, match=r"dev\.csv:2: the label 'odd' of this dev"):
+        TextReader(root, labels_only_in_test="count").read()
+    root = str(write({"train.csv": CSV, "dev.csv": CSV, "test.csv": "text,label\na,x\n"}, "other"))
+    with pytest.raises(UserError, match="the label 'x' is not a class"):
+        TextReader(root, labels_only_in_test="count").read()
+
+
+def test_all_faults_at_once(write: Write) -> None:
+    files = {
+        "train.csv": "text,y\na,b\n",
+        "dev.csv": "t,y\na,b\n",
+        "test.csv": "text,label\n,b\n,c\n",
+    }
+    with pytest.raises(UserError) as error:
+        TextReader(str(write(files))).read()
+    train, dev, test = str(error.value).splitlines()
+    assert "no column 'label'; the columns are 'text', 'y'. Set dataset.label_column to" in train
+    assert "no column 'text' and no column 'label';" in dev
+    assert "Set dataset.text_column and dataset.label_column to one of them." in dev
+    assert "test.csv:2: the text is empty (and 1 more);" in test
+
+
+def test_a_run_beside_the_data_is_no_data_set(write: Write) -> None:
+    files = {f"{split}.csv": CSV for split in ("train", "dev", "test")}
+    root = write(files | {"run/config.json": "{}", "run/epochs.jsonl": "{}", "more.csv": CSV})
+    assert len(read(TextReader(str(root)))["train"]) == 2
+    # but what is named is taken
+    assert len(TextReader(str(root / "more.csv")).sources()) == 1
