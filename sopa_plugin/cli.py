@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sopa_plugin.errors import UserError, set_up_logging, visible
+from sopa_plugin.errors import UserError, brief, set_up_logging, visible
 from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
@@ -51,7 +51,7 @@ def _fail(status: int, message: str) -> NoReturn:
     if _is_first_to_say(message):
         rank = os.environ.get("RANK", "0")
         what = "error" if rank == "0" else f"error in process {rank}"
-        print(visible(f"{what}: {message}", keep="\n\t"), file=sys.stderr)
+        print(visible(brief(f"{what}: {message}"), keep="\n\t"), file=sys.stderr)
     sys.exit(status)
 
 

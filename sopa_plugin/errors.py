@@ -21,8 +21,14 @@ _VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}  # ␀
 _VISIBLE |= dict.fromkeys(_NO_PICTURE, 0xFFFD)
 
 
+_LONGEST_LINE, _MOST_LINES = 1000, 200  # of a message; what it quotes may have megabytes
+
+
 class UserError(Exception):
     """A mistake in what the user gave: says where it is, what was expected and what to do."""
+
+    def __str__(self) -> str:
+        return brief(super().__str__())
 
 
 class TrainingFailed(UserError):
@@ -64,6 +70,18 @@ def listed(values: Iterable[object], limit: int = 20) -> str:
     return ", ".join(map(shortened, found[:limit])) + more
 
 
+def brief(message: str) -> str:
+    """A message without the greater part of what it quotes at length."""
+    lines = message.split("\n")
+    shown = [
+        each if len(each) <= _LONGEST_LINE else f"{each[: _LONGEST_LINE - 100]} … {each[-100:]}"
+        for each in lines[:_MOST_LINES]
+    ]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"... and {len(lines) - _MOST_LINES} more lines")
+    return "\n".join(shown)
+
+
 def visible(text: str, keep: str = "") -> str:
     """`text` without what a terminal would obey, a page would be turned round by or XML forbids.
 
@@ -98,4 +116,4 @@ def log_experiments_alone() -> None:
 
 class _Visible(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record), keep="\n\t")
+        return visible(brief(super().format(record)), keep="\n\t")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,10 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, shortened
 
 DIGESTS = "digests.json"
 """In a saved model's folder: a digest (BLAKE2b, 128 bits) of each file that decides an answer."""
+DEEPEST = 100
+"""How many levels of lists and objects a config may have."""
 _ANY_SIZE = 10_000  # an object of so many parts is built at once
 _ASIDE = re.compile(r"\..+\.new-\d+")
 
@@ -70,6 +73,55 @@ def read_json(path: Path, expected: str) -> Any:
     except (OSError, ValueError, RecursionError) as error:  # the last of nesting without end
         reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise UserError(f"{path}: cannot be read ({reason}); expected {expected}") from error
+
+
+def parse_json(text: str) -> Any:
+    """What a config, or a value of one, says in JSON.
+
+    Raises:
+        ValueError: it is no JSON (`json.JSONDecodeError`), or it has a key twice in one object, a
+            number that no float holds, NaN, or more levels than any config needs.
+    """
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_without_duplicates,
+            parse_float=_finite,
+            parse_int=_integer,
+            parse_constant=_finite,
+        )
+    except RecursionError as error:
+        raise ValueError("nested without end") from error
+    level, depth = [value], 0
+    while level := [item for each in level for item in _items(each)]:
+        if (depth := depth + 1) > DEEPEST:
+            raise ValueError(f"nested more than {DEEPEST} levels deep")
+    return value
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {shortened(twice)} is given twice in one object; keep one")
+    return table
+
+
+def _finite(written: str) -> float:
+    if math.isfinite(number := float(written)):
+        return number
+    raise ValueError(f"{written[:40]} is no JSON number, or too large for one")
+
+
+def _integer(written: str) -> int:
+    if len(written) > 1000:
+        raise ValueError(f"a number of {len(written)} digits is too large")
+    return int(written)
 
 
 def check_folder(folder: Path, expected: str) -> None:

@@ -10,16 +10,34 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+import signal
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sopa_plugin.errors import shortened
+from sopa_plugin.files import parse_json
 from sopa_plugin.registry.overrides import apply_overrides
 from sopa_plugin.registry.problems import ConfigError, found, nearest
 
 _LOCATION = re.compile(r"\t(\S.*?:\d+(?::[\d-]+)?)(?:\t|$)")  # a line of Jsonnet's stack trace
+_NOT_LEXED = re.compile(r"(.*):(\d+):(\d+): Could not lex the character code \d+")
 _SUFFIXES = (".jsonnet", ".json")
-_ABSENT = re.compile(r"couldn't open import")
+_ENV = "std.native('env') takes the variable's name and a default: text, a number, true or false"
+_ADVICE = {
+    "couldn't open import": "imports are relative to the file that has them",
+    "native extensions can only take primitives": _ENV,
+    "function parameter d not bound": _ENV,
+    "only functions can be called, got null": "the one std.native is 'env'",
+    "undefined external variable": "std.native('env')('NAME', default) reads the environment",
+    "overflow": "the number is too large",
+}
+_MOST_MEMORY = 2**30  # of the evaluation of a config, and
+_MOST_SECONDS = 60  # of the processor, and
+_MOST_TEXT = 2**26  # of what comes out of it
 
 
 def load_config(
@@ -33,7 +51,7 @@ def load_config(
         kind: the class or type hint of the config, which says what may be overridden.
 
     Raises `ConfigError` naming the file and line for a missing file, a wrong syntax, an import
-    that is not there.
+    that is not there, a config that needs more than a gigabyte to evaluate.
     """
     file = Path(path)
     text = _read(file)
@@ -50,12 +68,21 @@ def _read(file: Path) -> str:
         near = _nearest_file(file)
         advice = [f"did you mean '{near}'?"] if near is not None else []
         raise ConfigError("; ".join([f"{file}: {what}", *looked, *advice]))
+    return _decoded(file)
+
+
+def _decoded(file: Path) -> str:
     data = file.read_bytes()
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: not UTF-8; save the file as UTF-8") from error
+    before, nul, _ = text.partition("\0")
+    if nul:
+        line = before.count("\n") + 1
+        raise ConfigError(f"{file}:{line}: a NUL character; damaged, or no text file?")
+    return text
 
 
 def _nearest_file(file: Path) -> Path | None:
@@ -65,38 +92,34 @@ def _nearest_file(file: Path) -> Path | None:
         return None
     beside, below = sorted(folder.glob("*")), sorted(folder.glob("*/*"))
     there = [each for each in [*beside, *below] if each.suffix in _SUFFIXES and each.is_file()]
-    for each in there:
-        if each.stem == file.stem:
-            return each
-    close = nearest(
-        str(file.relative_to(folder)), [str(each.relative_to(folder)) for each in there]
-    )
-    return folder / close if close is not None else None
+    by_stem = {each.stem: each for each in reversed(there)}  # one beside before one below
+    return by_stem.get(nearest(file.stem, by_stem) or "")
 
 
 def _from_json(file: Path, text: str) -> Any:
     try:
-        return json.loads(
-            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
-        )
+        return parse_json(text)
     except json.JSONDecodeError as error:
         where = f"{file}:{error.lineno}:{error.colno}"
-        raise ConfigError(f"{where}: not JSON: {error.msg}") from error
+        strange = _strange(text[error.pos :])
+        raise ConfigError(f"{where}: not JSON: {strange or error.msg}") from error
     except ValueError as error:
         raise ConfigError(f"{file}: not JSON: {error}") from error
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key '{twice}' is given twice in one object; keep one")
-    return table
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+def _strange(rest: str) -> str:
+    """What is wrong with the first character of `rest`, where no config can have it; else ""."""
+    character = rest[:1]
+    if character.isascii():
+        return ""
+    kind = unicodedata.category(character)
+    code = f"U+{ord(character):04X}"
+    name = unicodedata.name(character, "no character").lower()
+    if kind in ("Zs", "Cf", "Zl", "Zp"):
+        return f"an invisible character ({name}, {code}); delete it, or write a plain space"
+    plain = {"Pi": '"', "Pf": '"', "Ps": '"', "Pd": "-"}.get(kind)
+    advice = f"write {plain}" if plain else "such characters stand in quotes only"
+    return f"{character} ({name}, {code}) outside of quotes; {advice}"
 
 
 def _from_jsonnet(file: Path, text: str) -> Any:
@@ -107,14 +130,81 @@ def _from_jsonnet(file: Path, text: str) -> Any:
             f"{file}: reading Jsonnet needs the package jsonnet: pip install jsonnet, "
             "or give the config as .json"
         ) from error
-    try:
+
+    def evaluate() -> str:
         # jsonnet 0.22 takes two parameter names of several letters for one: so ('n', 'd')
         answer = _jsonnet.evaluate_snippet(
-            str(file), text, native_callbacks={"env": (("n", "d"), environment)}
+            str(file),
+            text,
+            import_callback=_imported,
+            native_callbacks={"env": (("n", "d"), environment)},
         )
-    except RuntimeError as error:
-        raise ConfigError(_message(file, str(error))) from error
-    return json.loads(answer)
+        if len(answer) > _MOST_TEXT:
+            raise RuntimeError(f"makes a config of {len(answer)} characters, which is too much")
+        return answer  # type: ignore[no-any-return]
+
+    answer, fault = _bounded(evaluate)
+    if fault:
+        raise ConfigError(_message(file, fault))
+    try:
+        return parse_json(answer)
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def _imported(folder: str, name: str) -> tuple[str, bytes]:
+    """Jsonnet's import, of a file that is read as a config is."""
+    file = Path(folder, name)
+    try:
+        return str(file), _decoded(file).encode()
+    except OSError as error:
+        raise ValueError(error.strerror) from error
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def _bounded(evaluate: Callable[[], str]) -> tuple[str, str]:
+    """The answer of `evaluate` or its `RuntimeError`, in a child that may take so much memory only.
+
+    Jsonnet ends the process where memory does.
+    """
+    if sys.platform == "win32":
+        try:
+            return evaluate(), ""
+        except RuntimeError as error:
+            return "", str(error)
+    import faulthandler
+    import resource
+
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # which ends here whatever happens
+        try:
+            faulthandler.disable()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where Jsonnet says that it gives up
+            if sys.platform == "linux":
+                used = int(Path("/proc/self/statm").read_text().split()[0])
+                limit = used * os.sysconf("SC_PAGESIZE") + _MOST_MEMORY
+                resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            try:
+                answer = evaluate(), ""
+            except RuntimeError as error:
+                answer = "", str(error)
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(json.dumps(answer).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as pipe:
+            written = pipe.read()
+        return tuple(json.loads(written)) if written else ("", "needs too much memory or time")
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def environment(name: str, default: Any) -> Any:
@@ -122,18 +212,20 @@ def environment(name: str, default: Any) -> Any:
 
     Where the default is a number or truth value, so is the variable; else it is a string.
     """
+    if not isinstance(name, str):
+        raise ValueError(_ENV)
     value = os.environ.get(name, "")
     if not value or default is None or isinstance(default, str):
         return value or default
     try:
-        parsed = json.loads(value, parse_constant=_refuse_constant)
+        parsed = parse_json(value)
     except ValueError:
         parsed = None
     # Jsonnet has one type of number, so 3 may stand for 3.5
     wanted = bool if isinstance(default, bool) else int | float
     if not isinstance(parsed, wanted) or isinstance(parsed, bool) != isinstance(default, bool):
         words = "true or false" if isinstance(default, bool) else "a number"
-        raise ValueError(f"environment variable {name}: expected {words}, found '{value}'")
+        raise ValueError(f"environment variable {name}: expected {words}, found {shortened(value)}")
     return parsed
 
 
@@ -142,8 +234,12 @@ def _message(file: Path, error: str) -> str:
     first, *trace = error.rstrip("\n").split("\n")
     kind, _, what = first.partition(" ERROR: ")
     what = what or kind
+    if match := _NOT_LEXED.fullmatch(what):
+        source, line, column = match[1], int(match[2]), int(match[3])
+        written = _decoded(Path(source)).encode().split(b"\n")[line - 1][column - 1 :]
+        what = f"{source}:{line}:{column}: {_strange(written.decode('utf-8', 'ignore'))}"
+    advice = "".join(f"; {each}" for said, each in _ADVICE.items() if said in what)
     if kind == "STATIC":  # `file:line:column: what`
-        return what
+        return what + advice
     locations = [match[1] for match in map(_LOCATION.match, trace) if match]
-    advice = "; imports are relative to the file that has them" if _ABSENT.search(what) else ""
     return f"{locations[0] if locations else file}: {what}{advice}"

@@ -6,15 +6,19 @@ import copy
 import functools
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sopa_plugin.errors import shortened
+from sopa_plugin.files import DEEPEST, parse_json
 from sopa_plugin.registry.params import check, known_defaults
 from sopa_plugin.registry.problems import ConfigError, Problem, found, join
 
 Default = Callable[[], Any]
 
 logger = logging.getLogger(__name__)
+_NUMBER = re.compile(r"\s*-?\d+(\.\d+)?([eE][-+]?\d+)?\s*")
 
 
 def apply_overrides(kind: Any, config: Any, overrides: Sequence[str]) -> dict[str, Any]:
@@ -51,17 +55,19 @@ def apply_overrides(kind: Any, config: Any, overrides: Sequence[str]) -> dict[st
 def _read(text: str, problems: list[Problem]) -> tuple[list[str], Any] | None:
     path, equals, value = text.partition("=")
     keys = path.strip().split(".")
-    if not equals or not all(keys):
-        problems.append(Problem(f"-o {text}", "not an override", "a.b=value, as lr=0.1"))
+    if not equals or not all(keys) or len(keys) > DEEPEST:
+        expected = "a.b=value, as trainer.optimizer.lr=0.1"
+        problems.append(Problem(f"-o {text}", "not an override", expected))
         return None
     try:
-        return keys, json.loads(value, parse_constant=_refuse_constant)
-    except ValueError:
-        return keys, value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)  # NaN and Infinity are no JSON
+        return keys, parse_json(value)
+    except ValueError as error:
+        if not value.lstrip().startswith(tuple('{["')) and not _NUMBER.fullmatch(value):
+            return keys, value
+        expected = """{"key": "text", "other": [1, true, null]}, or the text itself as "text" """
+        what = f"{shortened(value)} is not JSON: {error}"
+        problems.append(Problem(path.strip(), what, expected.strip()))
+        return None
 
 
 def _put(old: Any, default: Default, keys: Sequence[str], value: Any, path: str) -> Any:
@@ -118,6 +124,6 @@ def _retyped(old: Any, default: Default, name: Any, path: str) -> dict[str, Any]
     if params:
         dropped = [f"{key}={json.dumps(value, default=str)}" for key, value in params.items()]
         where = path or "the config"
-        message = "%s is now '%s': the arguments of '%s' are dropped: %s"
-        logger.warning(message, where, name, before, ", ".join(dropped))
+        message = "%s is now %s: the arguments of '%s' are dropped: %s"
+        logger.warning(message, where, shortened(name), before, ", ".join(dropped))
     return {"type": name}

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 from sopa_plugin.errors import UserError
+from sopa_plugin.files import parse_json
 from sopa_plugin.registry.hints import (
     ANYTHING,
     LISTS,
@@ -704,7 +705,7 @@ def _how_to_write(hint: Any, text: str) -> str:
 def _resolve_text(hint: Any, text: str) -> _Node | None:
     """The node for a number or truth value that is written as a string; None if it is none."""
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return None
     node, problems = _resolved(hint, value)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, brief
 
 TOP_LEVEL = "(top level)"
 LONGEST_FOUND = 80  # characters of a value that a problem shows
@@ -68,10 +68,10 @@ class ConfigError(UserError):
     def __str__(self) -> str:
         if len(self.problems) == 1 and not self.problems[0].path:
             text = str(self.problems[0]).removeprefix(f"{TOP_LEVEL}: ")
-            return f"{self.source}: {text}" if self.source else text
+            return brief(f"{self.source}: {text}" if self.source else text)
         count = len(self.problems)
         head = f"{self.source or 'the config'} has {count} problem{'s' if count > 1 else ''}:"
-        return "\n".join([head, *(f"  {line}" for line in self._lines())])
+        return brief("\n".join([head, *(f"  {line}" for line in self._lines())]))
 
     def _lines(self) -> Iterable[str]:
         for problem in self.problems:
@@ -80,8 +80,10 @@ class ConfigError(UserError):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, whatever its case, or None if none is close."""
+    if len(name) > LONGEST_FOUND:
+        return None
     by_lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return by_lower[close[0]] if close else None
 
 
