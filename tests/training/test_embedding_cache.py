@@ -63,11 +63,11 @@ def test_a_frozen_embedder_is_run_once_and_nothing_changes_by_that(
 
     monkeypatch.setattr(TransformerEmbedder, "forward", counting)
     run_experiment(bert, tmp_path / "once")
-    assert sum(seen) == 60 + 20 + 20  # train, dev and, in the end, test
+    assert sum(seen) == 60 + 20 + 20 + 20  # train, dev and, of the best model, dev and test
     seen.clear()
     bert["trainer"]["cache_embedder"] = False
     run_experiment(bert, tmp_path / "always")
-    assert sum(seen) == 4 * (60 + 20) + 20
+    assert sum(seen) == 4 * (60 + 20) + 20 + 20
     for once, always in zip(epochs(tmp_path / "once"), epochs(tmp_path / "always"), strict=True):
         assert once == pytest.approx(always, rel=1e-4)
     assert not (tmp_path / "once" / ".cache").exists()

@@ -89,7 +89,8 @@ def test_two_processes(twenty_two: dict[str, Any], tmp_path: Path) -> None:
     for split, prefix in (("train", "training"), ("dev", "validation"), ("test", "test")):
         assert metrics[f"{prefix}_examples"] == SIZES[split]
     counts = [first["evaluated"] + second["evaluated"]]
-    assert len(counts[0]) == SIZES["dev"] * len(epochs) + SIZES["test"]
+    # after each epoch, and of the best model
+    assert len(counts[0]) == SIZES["dev"] * (len(epochs) + 1) + SIZES["test"]
 
     # one process counts the same from the same weights
     for evaluated in evaluate_run(tmp_path / "run"):
