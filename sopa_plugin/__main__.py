@@ -14,11 +14,12 @@ COMMANDS = {
     "evaluate": "figures of a trained model",
     "predict": "classify text, line by line",
     "explain": "what a model's patterns match, why a document got its label",
+    "rules": "rules as patterns: what becomes of each, and where it fires",
     "search": "search for the best hyperparameters",
     "experiments": "compare models on data sets, as tables and curves",
     "bench": "measure speed and memory",
 }
-"""What can be called, each a module of this package with a `main`."""
+"""What can be called, each a module (or a package's `__main__`) with a `main`."""
 
 
 def main() -> None:
@@ -31,7 +32,10 @@ def main() -> None:
     elif command == "--version":
         print(f"sopa_plugin {__version__}")
     elif command in COMMANDS:
-        importlib.import_module(f"sopa_plugin.{command}").main(rest)
+        module = importlib.import_module(f"sopa_plugin.{command}")
+        if hasattr(module, "__path__"):
+            module = importlib.import_module(f"sopa_plugin.{command}.__main__")
+        module.main(rest)
     else:
         raise UserError(f"no command '{command}': expected one of {', '.join(COMMANDS)}")
 

@@ -1,0 +1,171 @@
+"""Rules as automata: which patterns of states, arcs and epsilons match just what a rule does.
+
+A state's self-loop repeats a token, an epsilon skips one; at most one epsilon is taken between two
+tokens, and START and END have no loops. What does not fit one pattern is a union of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from sopa_plugin.rules.tokens import ANY, TokenTest
+
+MOST_PATTERNS = 64
+"""Patterns of one rule; more are refused."""
+
+MOST_STATES = 50
+"""States of a pattern; more are refused."""
+
+
+class DoesNotFit(ValueError):
+    """Why a rule is no union of patterns."""
+
+
+class Item(NamedTuple):
+    """A token of a rule, and how often it comes."""
+
+    test: TokenTest
+    least: int = 1
+    most: int | None = 1  # None: any number
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it comes a fixed number of times."""
+        return self.least == self.most
+
+
+@dataclass(frozen=True)
+class HardPattern:
+    """A pattern whose arcs are sure: what each may consume, None where there is no such arc."""
+
+    main_path: tuple[TokenTest | None, ...]  # from each state but END to the next
+    epsilons: tuple[bool, ...]  # whether the same step can be made without a token
+    loops: tuple[TokenTest | None, ...]  # of each state; none of START and END
+
+    @property
+    def tests(self) -> Iterator[TokenTest]:
+        """What its arcs and loops ask of tokens."""
+        return (test for test in (*self.main_path, *self.loops) if test)
+
+    def __str__(self) -> str:
+        parts = []
+        for arc, epsilon, loop in zip(self.main_path, self.epsilons, self.loops, strict=False):
+            parts.append(f"({loop})*" if loop else "")
+            parts.append(f"({arc})?" if arc and epsilon else str(arc) if arc else "")
+        return " ".join(filter(None, parts))
+
+
+def fit(items: Sequence[Item]) -> list[HardPattern]:
+    """The patterns that together match what a sequence of items matches.
+
+    Raises:
+        DoesNotFit: there are too many, or the sequence matches the empty text.
+    """
+    found: dict[HardPattern, None] = {}
+    waiting = [tuple(items)]
+    while waiting:
+        items = _without_idle_ends(waiting.pop())
+        if all(item.least == 0 or item.test.anchor for item in items):
+            raise DoesNotFit("it matches the empty text: make one of its tokens sure")
+        if sum(max(item.least, item.most or 0) for item in items) >= MOST_STATES:
+            raise DoesNotFit(f"it has {MOST_STATES} tokens or more: cut it into shorter rules")
+        steps = list(_steps(items))
+        crowded = _crowded(steps)
+        if crowded is None:
+            found[_pattern(steps)] = None
+        else:
+            waiting += _split(items, crowded)
+        if len(found) + len(waiting) > MOST_PATTERNS:
+            raise DoesNotFit(f"it is a union of more than {MOST_PATTERNS} patterns")
+    return list(found)
+
+
+def _without_idle_ends(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The items without what a match can do without, at its ends and beside any words."""
+    kept: list[Item] = []
+    for item in items:
+        before = kept[-1] if kept else Item(ANY, 1)
+        if item.least == 0 and before.most is None and before.test in (ANY, item.test):
+            continue
+        if item.test == ANY and item.most is None:
+            while kept and kept[-1].least == 0:
+                kept.pop()
+        kept.append(item)
+    for end in (0, -1):
+        while kept and kept[end].least == 0:
+            kept.pop(end)
+        if kept:
+            kept[end] = kept[end]._replace(most=kept[end].least)
+    return tuple(kept)
+
+
+class _Step(NamedTuple):
+    """From one state to the next: by a token, or by an epsilon too, or by it alone."""
+
+    item: int  # which it is of
+    arc: TokenTest | None
+    epsilon: bool
+    loop: TokenTest | None  # of the state before it
+
+
+def _steps(items: Sequence[Item]) -> Iterator[_Step]:
+    loop: TokenTest | None = None  # of the state reached
+    for number, (test, least, most) in enumerate(items):
+        if most is not None:
+            for optional in _spread(least, most - least):
+                yield _Step(number, test, optional, loop)
+                loop = None
+            continue
+        if least == 0 and loop is not None:  # two loops meet on one state
+            yield _Step(number, None, True, loop)
+        if least == 1 and loop is None and number > 0 and _is_loop(items[number + 1]):
+            yield _Step(number, test, False, test)  # the state after it has another loop
+            continue
+        for place in range(least):
+            yield _Step(number, test, False, loop)
+            loop = test if place == 0 else None
+        loop = test if least < 2 else None
+
+
+def _is_loop(item: Item) -> bool:
+    return item.least == 0 and item.most is None
+
+
+def _spread(sure: int, optional: int) -> list[bool]:
+    """Which of so many tokens alike are optional, no two side by side if that can be."""
+    order, gaps = [], [*range(1, sure), sure, 0]  # after how many sure ones; inner places first
+    taken = set(gaps[:optional])
+    for place in range(sure + 1):
+        order += [True] * (place in taken) + [False] * (place < sure)
+    return order + [True] * (optional - len(taken))
+
+
+def _crowded(steps: Sequence[_Step]) -> tuple[int, int] | None:
+    """The items of two steps that would need two epsilons with no token between."""
+    for step, after in pairwise(steps):
+        if step.epsilon and after.epsilon:
+            return step.item, after.item
+    return None
+
+
+def _split(items: tuple[Item, ...], crowded: tuple[int, int]) -> list[tuple[Item, ...]]:
+    """Two sequences that together match what one does, each with an item that is surer."""
+    choices = sorted(set(crowded), key=lambda at: (items[at].most is None, items[at].least == 0))
+    at = next(each for each in choices if not items[each].is_sure)
+    test, least, most = items[at]
+    fewest = () if least == 0 else (Item(test, least, least),)
+    return [
+        items[:at] + fewest + items[at + 1 :],
+        (*items[:at], Item(test, least + 1, most), *items[at + 1 :]),
+    ]
+
+
+def _pattern(steps: Sequence[_Step]) -> HardPattern:
+    return HardPattern(
+        tuple(step.arc for step in steps),
+        tuple(step.epsilon for step in steps),
+        (*(step.loop for step in steps), None),
+    )

@@ -1,0 +1,113 @@
+"""Where rules fire: the automata of all of them over texts, in the boolean semiring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sopa_plugin.rules.automaton import HardPattern
+from sopa_plugin.rules.rule import Rule
+from sopa_plugin.rules.tokens import END, START, TokenTest
+from sopa_plugin.wfsa import Arcs, Layout, best_matches, document_scores, spell_out
+
+Span = tuple[int, int]
+"""First token of a match, and the one after its last."""
+
+
+class RuleMatcher:
+    """Rules as the automata of `sopa_plugin.wfsa`, every text between a START and an END token.
+
+    Arguments:
+        rules: each fires where one of its patterns matches.
+        batch_size: texts that are matched at once.
+    """
+
+    def __init__(self, rules: Sequence[Rule], batch_size: int = 256) -> None:
+        owned = [
+            (pattern, number) for number, rule in enumerate(rules) for pattern in rule.patterns
+        ]
+        owned.sort(key=lambda each: len(each[0].loops))
+        self.num_rules, self.batch_size = len(rules), batch_size
+        self.patterns = [pattern for pattern, _ in owned]
+        self.owners = torch.tensor([number for _, number in owned])
+        self.layout = Layout(tuple(len(pattern.loops) for pattern in self.patterns))
+        self.tests, self.columns, self.epsilon = _arcs(self.layout, self.patterns)
+        self.truths: dict[str, list[bool]] = {}
+
+    def fires(self, texts: Sequence[Sequence[str]]) -> Tensor:
+        """Whether each rule fires on each text of words, bool `[texts, rules]`."""
+        found = [torch.zeros(0, self.num_rules, dtype=torch.bool)]
+        for arcs in self._batches(texts):
+            matched = document_scores(self.layout, "boolean", arcs) > 0
+            fired = torch.zeros(len(matched), self.num_rules, dtype=torch.int)
+            fired.index_add_(1, self.owners, matched.int())
+            found.append(fired > 0)
+        return torch.cat(found)
+
+    def spans(self, texts: Sequence[Sequence[str]]) -> list[list[Span | None]]:
+        """The words that a match of each rule spans in each text, `[texts][rules]`."""
+        found: list[list[Span | None]] = []
+        for arcs in self._batches(texts):
+            matches = best_matches(self.layout, "boolean", arcs)
+            lengths = arcs.offsets.diff().tolist()
+            for paths, length in zip(spell_out(self.layout, arcs, matches), lengths, strict=True):
+                spans: list[Span | None] = [None] * self.num_rules
+                for path, owner in zip(paths, self.owners.tolist(), strict=True):
+                    if path is not None and spans[owner] is None:
+                        # without the tokens before and after the text
+                        spans[owner] = max(path.start - 1, 0), min(path.end - 1, length - 2)
+                found.append(spans)
+        return found
+
+    def _batches(self, texts: Sequence[Sequence[str]]) -> Iterator[Arcs]:
+        remaining = iter(texts)
+        while batch := list(islice(remaining, self.batch_size)):
+            words: dict[str, int] = {}
+            # Rows 0 and 1 are the boundaries of a text.
+            rows = [[0, *(words.setdefault(w, len(words) + 2) for w in text), 1] for text in batch]
+            truths = [[test == each for test in self.tests] for each in (START, END)]
+            truths += [self._truths(word) for word in words]
+            # shape: [N, distinct tests], behind them one that is never true
+            table = torch.nn.functional.pad(torch.tensor(truths, dtype=torch.float), (0, 1))
+            offsets = np.cumsum([0, *map(len, rows)])
+            yield Arcs(
+                table[:, self.columns],
+                torch.tensor([row for each in rows for row in each]),
+                torch.from_numpy(offsets),
+                self.epsilon,
+            )
+
+    def _truths(self, word: str) -> list[bool]:
+        if word not in self.truths:
+            self.truths[word] = [test.accepts(word) for test in self.tests]
+        return self.truths[word]
+
+
+def _arcs(
+    layout: Layout, patterns: Sequence[HardPattern]
+) -> tuple[list[TokenTest], Tensor, Tensor]:
+    """The distinct tests, which of them each arc has `[R]` (-1: none), and the epsilons `[Q]`."""
+    columns = torch.full((layout.num_scores,), -1)
+    epsilon = torch.zeros(layout.num_epsilons)
+    tests: dict[TokenTest, int] = {}
+    for number, pattern in enumerate(patterns):
+        arcs = zip(
+            (*layout.main_path, *layout.loops),
+            (*pattern.main_path, *_padding(layout, pattern), *pattern.loops),
+            strict=False,
+        )
+        for block, test in arcs:
+            if block is not None and test is not None:
+                columns[block.origin + number] = tests.setdefault(test, len(tests))
+        for block, skips in zip(layout.epsilon_arcs, pattern.epsilons, strict=False):
+            epsilon[block.origin + number] = float(skips)
+    return list(tests), columns, epsilon
+
+
+def _padding(layout: Layout, pattern: HardPattern) -> tuple[None, ...]:
+    """Main-path arcs that longer patterns have beside it."""
+    return (None,) * (len(layout.main_path) - len(pattern.main_path))
