@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.rules import RuleMatcher, Rules
 from sopa_plugin.rules.automaton import ANY, DoesNotFit, HardPattern, Item, fit
 from sopa_plugin.rules.check import Firing, report
+from sopa_plugin.rules.matching import RuleMatcher
+from sopa_plugin.rules.rule import Rules
 from sopa_plugin.rules.tokens import END, START, TokenTest, one_of, read_regex
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "rules"
