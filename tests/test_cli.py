@@ -151,7 +151,10 @@ class TestProcesses:
         )  # fmt: skip
         assert done.returncode != 0
         lines = [each for each in done.stderr.splitlines() if each.startswith("error")]
-        assert sorted(each.replace(" in process 1", "") for each in lines) == said
+        found = [each.replace(" in process 1", "") for each in lines]
+        # the launcher ends the others once one has failed, maybe before they say theirs
+        assert 1 <= len(found) == len(set(found))
+        assert set(found) <= set(said)
 
 
 class TestVisible:

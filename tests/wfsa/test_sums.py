@@ -63,8 +63,11 @@ def cases(draw: st.DrawFn) -> tuple[str, Layout, Arcs]:
 def test_scores_and_gradients_are_those_of_the_reference(case: tuple[str, Layout, Arcs]) -> None:
     expected = results(*case, torch.float64)
     found = results(*case, torch.float32)
+    # a gradient is the exponential of a difference of such scores, which float32 rounds
+    scores = case[2].scores.detach()
+    rtol = 1e-5 * max([10.0, *scores[scores.isfinite()].abs().tolist()])
     for mine, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(mine, theirs, rtol=rtol, atol=1e-5)
 
 
 @pytest.mark.parametrize("semiring", SUMS)

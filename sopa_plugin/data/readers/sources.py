@@ -288,8 +288,8 @@ def find_files(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None)
 
     Arguments:
         wanted: whether a file, or folder, can be a split.
-        may_lack_split: which files are a training set even if no split is in their name; one that
-            is named, or where there are no others.
+        may_lack_split: which files are a training set even if no split is in their name; those
+            that the path names, in a folder only where there are no others.
 
     Raises:
         UserError: there are several data sets, or several files for one split.
@@ -307,7 +307,7 @@ def find_files(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None)
                 groups[folder, _without_split(file.name)][split].append(file)
             elif may_lack_split and may_lack_split(file) and not _SPLIT_WORD.search(file.name):
                 alone[folder, file.name] = {"train": [file]}
-    if not groups or path.is_file():
+    if not groups or not path.is_dir():
         groups |= alone
     sets = [files for files in groups.values() if "train" in files] or list(groups.values())
     if not path.is_dir():
