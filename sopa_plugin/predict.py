@@ -8,17 +8,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sopa_plugin.api import Predictor, load_predictor, probabilities
 from sopa_plugin.cli import (
     add_accept_changed,
     add_device,
     add_include_package,
     check_output,
-    choose_device,
     make_parser,
     run_command,
 )
@@ -28,16 +25,6 @@ from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
     from sopa_plugin.data.stream import Format
-
-
-class Predictor(Protocol):
-    """What predicts: a `Model`, or one compiled."""
-
-    labels: list[str]
-
-    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
-        """Log-probabilities of the classes, `[texts, labels]`."""
-        ...
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -67,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with ExitStack() as files:
         source = _open_input(args.input, files)
         _check_output(args.output, source, args.force)
-        model = _load(Path(args.run), args.device, args.accept_changed)
+        model = load_predictor(args.run, args.device, args.accept_changed)
         predict_stream(model, source, _open_output(args.output, files), args.format)
 
 
@@ -97,13 +84,14 @@ def predict_stream(
 
 def _predict(model: Predictor, records: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Each of the `records` with its `label` and `probabilities` added."""
-    log_probabilities = model.log_probabilities([record["text"] for record in records])
-    if not np.isfinite(log_probabilities).all():
-        raise UserError("the model gives no probabilities (nan): its weights are damaged")
-    for record, row in zip(records, np.exp(log_probabilities), strict=True):
-        probabilities = dict(zip(model.labels, row.tolist(), strict=True))
+    for record, row in zip(
+        records, probabilities(model, [each["text"] for each in records]), strict=True
+    ):
         label = model.labels[int(row.argmax())]
-        answer = {"label": label, "probabilities": probabilities}
+        answer = {
+            "label": label,
+            "probabilities": dict(zip(model.labels, row.tolist(), strict=True)),
+        }
         yield {**_renamed(record, answer), **answer}
 
 
@@ -117,23 +105,6 @@ def _renamed(record: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, A
                 name = f"input_{name}"
             renamed[name] = record[key]
     return renamed
-
-
-def _load(run: Path, device: str | None, accept_changed: bool) -> Predictor:
-    """The model on its device or, unless another device than the CPU is wanted, compiled."""
-    from sopa_plugin.compiled import load_compiled
-
-    if device in (None, "cpu"):
-        compiled = load_compiled(run, accept_changed)
-        if compiled is not None:
-            return compiled
-        accept_changed = True  # looked at already
-    device = choose_device(device)
-    from sopa_plugin.models import load_model  # and transformers, which takes seconds
-
-    model = load_model(run, accept_changed)
-    model.to_device(device)
-    return model
 
 
 def _open_input(path: str | None, files: ExitStack) -> BinaryIO:

@@ -1,0 +1,144 @@
+"""What the commands do, from Python: `sopa_plugin` has `train_model` and so on by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sopa_plugin.errors import UserError
+
+if TYPE_CHECKING:
+    from sopa_plugin.models import Model
+
+
+class Predictor(Protocol):
+    """What predicts: a `Model`, or one compiled."""
+
+    labels: list[str]
+
+    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Log-probabilities of the classes, `[texts, labels]`."""
+        ...
+
+
+def train_model(
+    config: str | Path | Mapping[str, Any],
+    folder: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    force: bool = False,
+    recover: bool = False,
+) -> Model:
+    """Trains the model that a config describes, as the command `train`; that model.
+
+    Arguments:
+        config: a Jsonnet or JSON file, or what such a file holds.
+        folder: the run's; of a file by default `runs/<name of the config>`.
+        overrides: `a.b=value`, as with `-o`.
+        force: replace the run that is in the folder.
+        recover: continue it.
+
+    Raises `ConfigError` with every problem of the config, and `UserError` for a folder that is in
+    the way, and for faults of the data.
+    """
+    from sopa_plugin.models import load_model
+    from sopa_plugin.registry import apply_overrides, load_config
+    from sopa_plugin.training import Experiment, run_experiment
+
+    if isinstance(config, Mapping):
+        if folder is None:
+            raise TypeError("a config that is no file names no folder for its run: give one")
+        loaded = apply_overrides(Experiment, dict(config), overrides)
+    else:
+        loaded = load_config(config, overrides, Experiment)
+        folder = folder or Path("runs", Path(config).stem)
+    run_experiment(loaded, folder, force, recover)
+    return load_model(folder)
+
+
+def evaluate_model(
+    run: str | Path,
+    data: str | Path | Iterable[str | Path] = (),
+    splits: Sequence[str] = ("dev", "test"),
+    device: str | None = None,
+) -> list[dict[str, Any]]:
+    """Figures of a run's model, as of the command `evaluate`: one mapping for each set of data.
+
+    Arguments:
+        run: the folder of a finished run.
+        data: files or folders in the format of the run's own data.
+        splits: which of the run's own sets, where no `data` are given.
+        device: where the model is to run; by default a GPU if there is one.
+
+    Raises `UserError` for data that the run's reader cannot read.
+    """
+    from sopa_plugin.cli import choose_device
+    from sopa_plugin.training import evaluate_run
+
+    paths = [data] if isinstance(data, (str, Path)) else data
+    return list(evaluate_run(run, [*map(str, paths)], choose_device(device), splits=splits))
+
+
+def predict_texts(
+    model: Predictor | str | Path, texts: Sequence[str], device: str | None = None
+) -> list[dict[str, Any]]:
+    """Label and probabilities of each text, as the command `predict` writes them.
+
+    Arguments:
+        model: a model, one compiled, or the folder of one.
+        texts: a list of texts.
+        device: where a model of a folder is to run.
+
+    Returns:
+        `text`, `label` and `probabilities {label: p}` for each text.
+
+    Raises `TypeError` for a single text.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f"texts: expected a list of texts, found one; give [{texts[:40]!r}]")
+    texts = list(texts)
+    predictor = load_predictor(model, device) if isinstance(model, (str, Path)) else model
+    answers = probabilities(predictor, texts)
+    labels = predictor.labels
+    return [
+        {
+            "text": text,
+            "label": labels[int(row.argmax())],
+            "probabilities": dict(zip(labels, row.tolist(), strict=True)),
+        }
+        for text, row in zip(texts, answers, strict=True)
+    ]
+
+
+def probabilities(model: Predictor, texts: Sequence[str]) -> NDArray[np.floating]:
+    """Probabilities of the classes, `[texts, labels]`.
+
+    Raises `UserError` for a model whose answers are no numbers.
+    """
+    log_probabilities = model.log_probabilities(texts)
+    if not np.isfinite(log_probabilities).all():
+        raise UserError("the model gives no probabilities (nan): its weights are damaged")
+    return np.exp(log_probabilities)  # type: ignore[no-any-return]
+
+
+def load_predictor(
+    folder: str | Path, device: str | None = None, accept_changed: bool = False
+) -> Predictor:
+    """The model of a folder on its device or, unless that is none but the CPU, compiled."""
+    from sopa_plugin.compiled import load_compiled
+
+    if device in (None, "cpu"):
+        compiled = load_compiled(folder, accept_changed)
+        if compiled is not None:
+            return compiled
+        accept_changed = True  # looked at already
+    from sopa_plugin.cli import choose_device
+    from sopa_plugin.models import load_model  # and transformers, which takes seconds
+
+    device = choose_device(device)
+    model = load_model(folder, accept_changed)
+    model.to_device(device)
+    return model
