@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,36 +20,64 @@ say nothing about real data.**
 {% endif %}
 # {{ name }}
 
-A text classifier ({{ parts }}) trained by sopa_plugin {{ version }} on {{ data }}: {{ sizes }}.
+A text classifier ({{ parts }}) trained by sopa_plugin {{ version }} on {{ data }}: {{ sizes }}. \
+It gives each text a probability for each class.
 
 Classes: {{ labels }}.
 
 ## Figures
 
-| | accuracy | macro-F1 | loss | examples |
-|---|---|---|---|---|
+| | accuracy | macro-F1 | loss | calibration error | examples |
+|---|---|---|---|---|---|
 {{ rows }}
+{% if classes %}
+By class, on the {{ measured }} set:
+
+| class | precision | recall | F1 | examples |
+|---|---|---|---|---|
+{{ classes }}
+
+The calibration error is how far the probability of an answer is, on average, from the share of \
+such answers that are right\
+{% if temperature %}; probabilities are scaled by a temperature of {{ temperature }}, fitted on \
+the dev set{% endif %}.
+{% endif %}
 
 Parameters: {{ total }}, of which trained: {{ trainable }}. Everything measured is in \
 `metrics.json`, the whole config in `experiment.json`.
 
 ## Use
-{% if plugins %}
-Needs the packages {{ plugins }} too.
-{% endif %}{% if library_name %}
+
+Needs the Python package sopa_plugin{% if plugins %}, and the packages {{ plugins }} with \
+`--include-package`{% endif %}: `pip install .` in a clone of its repository. In place of `MODEL` \
+put this folder (of a repository of the Hub, what `huggingface_hub.snapshot_download` gives).
+
+```python
+import sopa_plugin
+
+model = sopa_plugin.load_model("MODEL")
+sopa_plugin.predict_texts(model, [{{ example_python }}])
+```
+{% if library_name %}
+With transformers; where that says that it does not know the model type `sopa_text_classifier`, \
+the second import is missing:
+
 ```python
 from transformers import pipeline
 
 import sopa_plugin.models  # makes the model known to transformers
 
-classify = pipeline("text-classification", model="THIS_FOLDER", top_k=None)
-classify("a gripping , moving film")
+classify = pipeline("text-classification", model="MODEL", top_k=None)
+classify({{ example_python }})
 ```
 {% endif %}
+At the shell:
+
 ```bash
-echo 'a gripping , moving film' | python -m sopa_plugin.predict THIS_FOLDER
+echo {{ example_shell }} | python -m sopa_plugin.predict MODEL
 ```
 """
+_LONGEST_EXAMPLE = 200
 _SPLITS = {"train": "training", "dev": "validation", "test": "test"}
 
 
@@ -60,6 +90,7 @@ def model_card(
     config: Mapping[str, Any],
     metrics: Mapping[str, Any],
     plugins: Sequence[str],
+    texts: Sequence[str] = (),
 ) -> str:
     """The card as Markdown.
 
@@ -72,6 +103,7 @@ def model_card(
         config: the filled-in config.
         metrics: what `metrics.json` will hold.
         plugins: packages that the model needs.
+        texts: some of its data, of which the first short and plain one is shown as an example.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -81,6 +113,9 @@ def model_card(
         each["type"] for each in model.values() if isinstance(each, Mapping) and "type" in each
     ]
     described = code(kind) + (": " if parts else "") + ", ".join(map(code, parts))
+    example = next(filter(_is_shown, texts), "a text of your own")
+    measured = "test" if "test_per_class" in metrics else "dev"
+    by_class = metrics.get(f"{_prefix(measured, metrics)}_per_class", {})
     card = ModelCard.from_template(
         ModelCardData(
             pipeline_tag="text-classification",
@@ -98,7 +133,12 @@ def model_card(
         rows="\n".join(_row(split, metrics) for split in _SPLITS),
         total=f"{metrics.get('parameters_total', 0):,}",
         trainable=f"{metrics.get('parameters_trainable', 0):,}",
-        plugins=", ".join(plugins),
+        plugins=", ".join(map(code, plugins)),
+        measured=measured,
+        classes="\n".join(_class_row(label, each) for label, each in by_class.items()),
+        temperature=f"{metrics['temperature']:.3f}" if "temperature" in metrics else None,
+        example_python=json.dumps(example, ensure_ascii=False),
+        example_shell=shlex.quote(example),
     )
     return f"{str(card).strip()}\n"
 
@@ -121,12 +161,27 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
 
 
+def _is_shown(text: str) -> bool:
+    """Whether a text, or what it is in quotes, is nothing but itself in a card's block of code."""
+    return 0 < len(text) <= _LONGEST_EXAMPLE and text.isprintable() and "```" not in text
+
+
+def _prefix(split: str, metrics: Mapping[str, Any]) -> str:
+    """What the keys of a split's figures begin with; best: those of the model that is saved."""
+    prefix = _SPLITS[split]
+    return f"best_{prefix}" if f"best_{prefix}_accuracy" in metrics else prefix
+
+
 def _row(split: str, metrics: Mapping[str, Any]) -> str:
-    prefix, name = _SPLITS[split], split
-    if f"best_{prefix}_accuracy" in metrics:
-        prefix = f"best_{prefix}"  # the figures of the model that is saved
+    prefix, name = _prefix(split, metrics), split
     if split == "train" and "best_epoch" in metrics:
         name = "train, last epoch"  # training figures are taken as it goes
-    keys = [f"{prefix}_{key}" for key in ("accuracy", "macro_f1", "loss")]
+    keys = [f"{prefix}_{key}" for key in ("accuracy", "macro_f1", "loss", "calibration_error")]
     values = [f"{metrics[key]:.4f}" if key in metrics else "–" for key in keys]
     return f"| {name} | {' | '.join(values)} | {metrics.get(f'{prefix}_examples', '–')} |"
+
+
+def _class_row(label: str, figures: Mapping[str, float]) -> str:
+    values = " | ".join(f"{figures[key]:.3f}" for key in ("precision", "recall", "f1"))
+    name = code(label).replace("|", "\\|")  # ends a table's cell even in code
+    return f"| {name} | {values} | {figures['support']} |"

@@ -130,8 +130,9 @@ class Experiment:
         model.to_device("cpu")
         name, sample = run.path.resolve().name, self.dataset.is_embedded_sample
         card = model_card(
-            name, described, sample, model.labels, sizes, run.config, metrics, imported_plugins()
-        )
+            name, described, sample, model.labels, sizes, run.config, metrics, imported_plugins(),
+            data["dev"]["text"][:100],
+        )  # fmt: skip
         run.finish(model, metrics, card)
         logger.info("%s", _result_line(metrics, run.path))
         return metrics

@@ -35,7 +35,7 @@ def test_names_and_labels_are_escaped() -> None:
         r"Classes: `a|b`, `` `ticks` ``, `<script>alert(1)</script>`, `line\x0abreak`, "
         r"`\x202eright-to-left`."
     )
-    assert "| dev | 0.5000 | – | – | – |" in text
+    assert "| dev | 0.5000 | – | – | – | – |" in text
     assert "Parameters: 1,234" in text
 
 
@@ -49,3 +49,18 @@ def test_plain(text: str, expected: str) -> None:
 
 def test_code_has_more_backticks_than_are_in_it() -> None:
     assert [code(each) for each in ("a", "a`b", "``")] == ["`a`", "``a`b``", "``` `` ```"]
+
+
+def test_figures_by_class_and_an_example_of_its_own_data() -> None:
+    by_class = {"a|b": {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "support": 7}}
+    metrics = {"test_per_class": by_class, "test_calibration_error": 0.125, "temperature": 1.5}
+    config = {"model": {"type": "text_classifier"}}
+    texts = ["x" * 500, "``` ends the code", "tab\there", 'it\'s "my" card']
+    card = model_card("run", "data", False, ["a|b"], {"test": 7}, config, metrics, ["own"], texts)
+    assert "| test | – | – | – | 0.1250 | – |" in card
+    assert r"| `a\|b` | 0.500 | 1.000 | 0.667 | 7 |" in card
+    assert "a temperature of 1.500" in card
+    assert r"""predict_texts(model, ["it's \"my\" card"])""" in card
+    assert """echo 'it'"'"'s "my" card' | python -m sopa_plugin.predict""" in card
+    assert "the packages `own`" in card
+    assert "your own" in model_card("run", "data", False, [], {}, config, {}, [], texts[:3])
