@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import Any, ClassVar
 
-from markupsafe import Markup
-
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
-    Drawing,
+    Picture,
     columns,
     joined,
     number,
     padded,
     paint,
+    render,
     shorten,
     state_name,
-    tag,
-    text_at,
     text_width,
     visible,
     wrap,
@@ -98,8 +95,7 @@ class StateActivations(Explanation):
                 cells = []
                 for position in line:
                     value = self.values[position][state]
-                    full = (value - low) / (high - low) if math.isfinite(value) else 0.0
-                    block = _BLOCKS[min(4, math.ceil(4 * full - 0.05))]
+                    block = _BLOCKS[min(4, math.ceil(4 * _full(value, low, high) - 0.05))]
                     cells.append(f"[{block}]" if (position, state) in on_path else f" {block} ")
                 name = state_name(state, self.num_states)
                 lines.append(f"{name:>5}  " + " ".join(map(str.ljust, cells, widths)).rstrip())
@@ -108,40 +104,43 @@ class StateActivations(Explanation):
 
     def to_svg(self) -> str:
         """States over tokens, darker where a state is more active, the best path outlined."""
-        return self.drawing().picture(self.title, alone=True)
+        return self.picture().svg(self.title, alone=True)
 
-    def drawing(self) -> Drawing:
+    def picture(self) -> Picture:
         """The picture; of a long document, what lies around the match."""
-        length, states = len(self.tokens), self.num_states
+        length = len(self.tokens)
         start, end = (self.match.start, self.match.end) if self.match else (0, 0)
         first, last = max(0, start - WINDOW), min(length, max(end + WINDOW, 2 * WINDOW))
-        tokens = [shorten(token, LETTERS) for token in self.tokens[first:last]]
-        tilted = max((text_width(token, SIZE) for token in tokens), default=0.0) * math.sqrt(0.5)
-        top, right = MARGIN + 26 + tilted, LEFT + CELL * len(tokens)
+        words = [shorten(token, LETTERS) for token in self.tokens[first:last]]
+        tilted = max((text_width(word, SIZE) for word in words), default=0.0) * math.sqrt(0.5)
+        top, right = MARGIN + 26 + tilted, LEFT + CELL * len(words)
+        low, high = self._scale()
+        tokens = [
+            (word, [(value, _full(value, low, high)) for value in row])
+            for word, row in zip(words, self.values[first:last], strict=True)
+        ]
+        # A match at the first token drawn comes from the left of the grid.
+        path = [
+            (max(LEFT + CELL * (position - first + 0.5), LEFT - 4), top + ROW * (state + 0.5), word)
+            for position, state, word in [(start - 1, 0, False), *self.path]
+        ]
         score = number(self.match.score) if self.match else "no match"
-        scale = self._scale()
-        elements = [text_at(MARGIN, MARGIN + 8, f"Pattern {self.pattern}: {score}", "strong", SIZE)]
-        if first > 0:
-            elements.append(text_at(LEFT - 6, top - 6, "…", "muted", SIZE, "end"))
-        if last < length:
-            elements.append(text_at(right + 4, top - 6, "…", "muted", SIZE))
-        for state in range(states):
-            at = top + ROW * (state + 0.5) + 4
-            elements.append(text_at(LEFT - 8, at, state_name(state, states), "muted", SIZE, "end"))
-        for column, token in enumerate(tokens):
-            turned = f"translate({LEFT + CELL * (column + 0.5):.1f} {top - 6:.1f}) rotate(-45)"
-            elements.append(tag("text", token, font_size=SIZE, transform=turned))
-            elements += self._cells(first + column, LEFT + CELL * column, top, scale)
-        elements += self._outline(first, top)
-        bottom = top + ROW * states + 8
-        for step in range(5):  # what the shades stand for
-            box = {"x": LEFT + CELL * step, "y": bottom, "width": CELL, "height": 8}
-            elements.append(tag("rect", **box, class_="heat", fill_opacity=step / 4))
-            elements.append(tag("rect", **box, class_="grid"))
-        elements.append(text_at(LEFT, bottom + 22, number(scale[0]), "muted", 11))
-        elements.append(text_at(LEFT + 5 * CELL, bottom + 22, number(scale[1]), "muted", 11, "end"))
+        elements = render(
+            "activations.svg",
+            heading=f"Pattern {self.pattern}: {score}",
+            cuts=[(LEFT - 6, "end")] * (first > 0) + [(right + 4, "start")] * (last < length),
+            states=self.num_states,
+            tokens=tokens,
+            path=path,
+            scale=(low, high),
+            top=top,
+            left=LEFT,
+            cell=CELL,
+            row=ROW,
+            size=SIZE,
+        )
         width = max(right + MARGIN + tilted, LEFT + 5 * CELL + MARGIN)
-        return Drawing(width, bottom + 22 + MARGIN, elements)
+        return Picture(width, top + ROW * self.num_states + 30 + MARGIN, elements)
 
     def _scale(self) -> tuple[float, float]:
         """What is drawn empty and full: 0 and 1 for probabilities, else the least and highest."""
@@ -149,35 +148,7 @@ class StateActivations(Explanation):
         low, high = min(found, default=0.0), max(found, default=1.0)
         return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
-    def _cells(
-        self, position: int, x: float, top: float, scale: tuple[float, float]
-    ) -> list[Markup]:
-        """The cells of one token, filled by where their values lie on `scale`."""
-        low, high = scale
-        elements = []
-        for state, value in enumerate(self.values[position]):
-            full = (value - low) / (high - low) if math.isfinite(value) and high > low else 0.0
-            place = {"x": x, "y": top + ROW * state, "width": CELL, "height": ROW}
-            title = tag("title", number(value))
-            elements.append(tag("rect", title, **place, class_="heat", fill_opacity=full))
-            elements.append(tag("rect", **place, class_="grid"))
-        return elements
 
-    def _outline(self, first: int, top: float) -> list[Markup]:
-        """The best path: outlined cells, lines between them, dashed where no word was consumed."""
-        start = self.match.start - first if self.match else 0
-        # A match at the first token drawn comes from the left of the grid.
-        at = max(LEFT + CELL * (start - 0.5), LEFT - 4), top + ROW / 2
-        cells, lines, dots = [], [], []
-        for position, state, consumed in self.path:
-            x, y = LEFT + CELL * (position - first), top + ROW * state
-            to = max(x + CELL / 2, LEFT - 4), y + ROW / 2
-            look = "best" if consumed else "best dashed"
-            lines.append(tag("line", x1=at[0], y1=at[1], x2=to[0], y2=to[1], class_=look))
-            if x >= LEFT:
-                box = {"x": x + 1, "y": y + 1, "width": CELL - 2, "height": ROW - 2}
-                cells.append(tag("rect", **box, rx=3, class_=look))
-            if consumed:
-                dots.append(tag("circle", cx=to[0], cy=to[1], r=3.5, class_="best"))
-            at = to
-        return cells + lines + dots
+def _full(value: float, low: float, high: float) -> float:
+    """Where a value lies between two others, from 0 to 1."""
+    return (value - low) / (high - low) if math.isfinite(value) and high > low else 0.0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from shutil import get_terminal_size
 from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
 
-from markupsafe import Markup
-
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
     REPLACED,
-    Drawing,
+    Picture,
     columns,
     joined,
     mark,
@@ -23,11 +20,10 @@ from sopa_plugin.interpret.markup import (
     paint,
     percent,
     pieces,
+    render,
     shorten,
     side,
     signed,
-    tag,
-    text_at,
     text_width,
     visible,
     wrap,
@@ -182,12 +178,6 @@ class DocumentExplanation(Explanation):
         """Tells documents on one page apart."""
         return f"{crc32(repr((self.tokens, self.target)).encode()):08x}"
 
-    @property
-    def right_to_left(self) -> bool:
-        """Whether the first letter with a direction runs from right to left."""
-        directions = map(unicodedata.bidirectional, self.text)
-        return next((each != "L" for each in directions if each in ("L", "R", "AL")), False)
-
     def spans(self) -> list[Span]:
         """Where the shown contributions are, each on the first line below the text that is free.
 
@@ -286,48 +276,48 @@ class DocumentExplanation(Explanation):
         heading = f"{self.predicted} {percent(self.probabilities[self.predicted])}"
         if self.gold is not None:
             heading += f" (labelled {self.gold})"
-        heading += self.explained
         legend = (
             f"▲ speaks for {self.target} · ▼ dashed: against · numbers rank contributions, "
             f"each against the same document {REPLACED[self.replacement]}"
         )
         legend = legend if self.shown else self.about
-        words = self.drawing()
-        elements, y = _lines(heading, MARGIN + 12, SIZE, "strong")
-        elements.append(words.moved(MARGIN, y))
-        written, y = _lines(legend, y + words.height + 20, LEGEND, "muted")
-        elements += written
-        drawing = Drawing(ROOM + 2 * MARGIN, y, elements)
-        return drawing.picture(self.title, alone=True)
+        return self.picture(None, heading + self.explained, legend).svg(self.title, alone=True)
 
-    def drawing(self, anchor: str | None = None) -> Drawing:
-        """The words and the lines below them, in lines of a fixed width.
+    def picture(self, anchor: str | None = None, heading: str = "", legend: str = "") -> Picture:
+        """The words and the lines below them, in lines of a fixed width; text above and below.
 
-        A key can be jumped to by `anchor` and its number. A text that starts from right to left has
-        its words from the right; within a word, and where both directions meet, order is the
-        renderer's.
+        A key can be jumped to by `anchor` and its number.
         """
         spans, words = self.spans(), self.words()
-        keys: dict[int, list[Span]] = {i: [] for i in words}
-        for span in sorted(spans, key=lambda each: each.rank):
-            keys[span.start].append(span)
+        keys = {i: sorted((s for s in spans if s.start == i), key=lambda s: s.rank) for i in words}
         widths = {
-            i: min(ROOM, text_width(text, SIZE) + sum(map(_key_width, keys[i])))
+            i: min(ROOM, text_width(text, SIZE) + sum(_key_width(span) for span in keys[i]))
             for i, (_, text) in words.items()
         }
-        elements: list[Markup] = []
-        y = 18.0
+        margin = MARGIN if heading else 0.0
+        notes, top = _lines(heading, margin + 12 * bool(heading), SIZE, "strong")
+        lines, y = [], 18.0
         for line in wrap({i: (BLANK * words[i][0], widths[i]) for i in words}, ROOM):
+            drawn, segments = [], []
+            for i, x in line.items():
+                starts = accumulate(map(_key_width, keys[i]), initial=x)
+                *at, left = starts
+                placed = list(zip(keys[i], at, strict=True))
+                drawn.append((words[i][1], left, x + widths[i] - left, placed))
             inside = [span for span in spans if any(span.start <= i < span.end for i in line)]
-            left = {i: ROOM - x - widths[i] if self.right_to_left else x for i, x in line.items()}
-            elements += [_stripe(span, left, widths, y) for span in inside]
-            for i, x in left.items():
-                covering = [span for span in inside if span.start <= i < span.end]
-                if covering:
-                    elements.append(_ground(i, covering, left, widths, y))
-                elements += _word(words[i][1], keys[i], x, x + widths[i], y, anchor)
+            for span in inside:
+                covered = [i for i in line if span.start <= i < span.end]
+                x = line[covered[0]]
+                segments.append((span, x, line[covered[-1]] + widths[covered[-1]] - x))
+            lines.append((y, drawn, segments))
             y += TEXT + STRIPE * max((span.lane + 1 for span in inside), default=0)
-        return Drawing(ROOM, y - TEXT + 10, elements)
+        height = y - TEXT + 10
+        below, end = _lines(legend, top + height + 20, LEGEND, "muted")
+        look = {"margin": margin, "stripe": STRIPE, "key_size": KEY, "size": SIZE}
+        elements = render(
+            "document.svg", notes=notes + below, top=top, lines=lines, anchor=anchor, **look
+        )
+        return Picture(ROOM + 2 * margin, end if legend else height, elements)
 
 
 Places = dict[int, tuple[int, int]]
@@ -358,52 +348,19 @@ def _lane(places: Places, spans: list[Span], color: bool) -> list[str]:
     return lines
 
 
-def _lines(text: str, y: float, size: float, class_: str) -> tuple[list[Markup], float]:
+def _lines(
+    text: str, y: float, size: float, look: str
+) -> tuple[list[tuple[str, float, float, str]], float]:
     """Running text from the line `y` on, and where its last line ends."""
-    words = text.split(" ")
+    words = text.split()
     sizes = {i: (0.34 * size, text_width(word, size)) for i, word in enumerate(words)}
-    elements = [
-        text_at(MARGIN, y + 1.4 * size * place, " ".join(words[i] for i in line), class_, size)
-        for place, line in enumerate(wrap(sizes, ROOM))
-    ]
-    return elements, y + 1.4 * size * len(elements)
+    lines = [" ".join(words[i] for i in line) for line in wrap(sizes, ROOM)] if words else []
+    found = [(line, y + 1.4 * size * n, size, look) for n, line in enumerate(lines)]
+    return found, y + 1.4 * size * len(found)
 
 
 def _key_width(span: Span) -> float:
     return text_width(span.key, KEY) + 3
-
-
-def _stripe(span: Span, left: dict[int, float], widths: dict[int, float], y: float) -> Markup:
-    """The line below those words of a span that stand on this line of text."""
-    inside = [i for i in left if span.start <= i < span.end]
-    x1, x2 = min(left[i] for i in inside), max(left[i] + widths[i] for i in inside)
-    at, look = y + 8 + STRIPE * span.lane, side(span.effect)
-    return tag("line", x1=x1, x2=x2, y1=at, y2=at, stroke_width=3, class_=look)
-
-
-def _ground(
-    i: int, covering: list[Span], left: dict[int, float], widths: dict[int, float], y: float
-) -> Markup:
-    """The ground of a word, up to the following word where a span covers both."""
-    x, right = left[i], left[i] + widths[i]
-    if i + 1 in left and any(span.end > i + 1 for span in covering):
-        x, right = min(x, left[i + 1] + widths[i + 1]), max(right, left[i + 1])
-    look = side(sum(span.effect for span in covering))
-    return tag("rect", x=x, y=y - 14, width=right - x, height=19.0, class_=look)
-
-
-def _word(
-    text: str, keys: list[Span], x: float, right: float, y: float, anchor: str | None
-) -> list[Markup]:
-    """A word after its keys, fitted to the room that was reckoned for it."""
-    elements = []
-    for span in keys:
-        look = {"font_size": KEY, "class_": f"strong {side(span.effect)}"}
-        link = f"{anchor}-{span.rank}" if anchor else None
-        elements.append(tag("text", span.key, x=x, y=y - 4, id=link, **look))
-        x += _key_width(span)
-    fit = {"textLength": right - x, "lengthAdjust": "spacingAndGlyphs"} if len(text) > 1 else {}
-    return [*elements, tag("text", text, x=x, y=y, font_size=SIZE, **fit)]
 
 
 @dataclass(frozen=True, repr=False)

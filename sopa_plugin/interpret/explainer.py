@@ -102,13 +102,11 @@ class Explainer:
 
     def use_means_of(self, documents: Iterable[Any]) -> None:
         """Takes the mean of each pattern's score over `documents` for replacement `mean`."""
-        scores = DocumentScores(self.subject)
-        for _, scored in self._read_all(documents):
-            scores.add(scored.scores)
-        self.means = scores.document_vector_means()
+        scores = [scored.scores for _, scored in self._read_all(documents)]
+        self.means = self._scores(scores).document_vector_means()
 
     def patterns(self, documents: Iterable[Any], k: int = 10, words: int = 10) -> PatternsReading:
-        """Every pattern read over `documents`, a stream of any length; the strongest effect first.
+        """Every pattern read over `documents`, the strongest effect first.
 
         Arguments:
             documents: what to read.
@@ -123,18 +121,20 @@ class Explainer:
         """
         if k < 1:
             raise UserError(f"k: expected at least 1 phrase, found {k}")
-        top, scores = TopMatches(self.subject, k), DocumentScores(self.subject)
+        top, found = TopMatches(self.subject, k), []
         sample: list[tuple[list[str], Tensor]] = []
         for chunk, scored in self._read_all(documents):
             top.add(chunk, scored)
-            scores.add(scored.scores)
+            found.append(scored.scores)
             wanted = words > 0 and self.subject.contextual
             if wanted and sum(len(spelt) for spelt, _ in sample) < SAMPLE:
                 sample.append(self._sample(chunk, scored.encoded))
+        scores = self._scores(found)
         if self.replacement == "mean" and self.means is None:
             self.means = scores.document_vector_means()
-        fires, effect = scores.firing(self._leave_one_out() if self.subject.labels else None)
+        effects = scores.effects(self._leave_one_out()).tolist() if self.subject.labels else None
         arc_words = self._arc_words(words, sample) if words > 0 else None
+        documents_read = max(len(scores.scores), 1)
         patterns = [
             PatternReading(
                 name,
@@ -142,9 +142,9 @@ class Explainer:
                 matches,
                 float(scores.best[number]),
                 float(scores.mean[number]),
-                float(scores.matched[number]),
-                float(fires[number]),
-                dict(zip(self.subject.labels, effect[number].tolist(), strict=False)),
+                float(scores.matched[:, number].sum() / documents_read),
+                float(scores.fires[:, number].sum() / documents_read),
+                dict(zip(self.subject.labels, effects[number], strict=True)) if effects else {},
                 arc_words.readings(number) if arc_words else (),
             )
             for number, (name, matches) in enumerate(
@@ -152,7 +152,7 @@ class Explainer:
             )
         ]
         patterns.sort(key=lambda pattern: -pattern.strength)
-        return PatternsReading(tuple(patterns), scores.documents, self.replacement)
+        return PatternsReading(tuple(patterns), len(scores.scores), self.replacement)
 
     def matches(self, document: Any) -> dict[str, Match | None]:
         """The best match of each pattern in one document."""
@@ -245,6 +245,12 @@ class Explainer:
         while chunk := list(islice(stream, size)):
             yield chunk, self._read(chunk)
             size = min(GROWTH * size, CHUNK)
+
+    def _scores(self, chunks: Sequence[Tensor]) -> DocumentScores:
+        none = torch.zeros(
+            0, len(self.subject.names), device=self.subject.encoder.arcs.weight.device
+        )
+        return DocumentScores(self.subject, torch.cat([none, *chunks]))
 
     def _matches(
         self, scored: ArcScores, words: Sequence[str], count_boundaries: bool = False

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 LIGHT = {
     "paper": "#ffffff",
@@ -75,14 +75,21 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("sopa_plugin.interpret"),
         autoescape=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=_written,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = (number, signed, percent, mark, side)
+    shown = (number, signed, percent, mark, side, shorten, state_name, text_width)
     environment.globals.update({each.__name__: each for each in shown}, REPLACED=REPLACED)
     return environment
+
+
+def _written(value: object) -> object:
+    """Text made visible; a coordinate with two decimals at most."""
+    if isinstance(value, float):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return visible(value) if type(value) is str else value
 
 
 @cache
@@ -93,64 +100,16 @@ def style(page: bool) -> Markup:
     return rules + render("page.css", light=LIGHT, dark=DARK) if page else rules
 
 
-def tag(name: str, /, *children: str, **attributes: object) -> Markup:
-    """One SVG element; text among its children and attributes is escaped.
-
-    A trailing `_` leaves an attribute's name, `_` within it stands for `-`; an attribute that is
-    None is left out.
-    """
-    written = Markup("").join(
-        Markup(' {}="{}"').format(
-            key if key in _CAMEL else key.rstrip("_").replace("_", "-"),
-            f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value,
-        )
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inside = Markup("").join(
-        child if isinstance(child, Markup) else escape(visible(child)) for child in children
-    )
-    return Markup("<{0}{1}>{2}</{0}>" if children else "<{0}{1}/>").format(name, written, inside)
-
-
-_CAMEL = frozenset({"textLength", "lengthAdjust", "viewBox"})
-
-
-def text_at(
-    x: float, y: float, words: str, class_: str = "", size: float = 13, anchor: str | None = None
-) -> Markup:
-    """Words that stand on the line `y`, from `x` on or around it."""
-    look = {"font_size": size, "class_": class_ or None, "text_anchor": anchor}
-    return tag("text", words, x=x, y=y, **look)
-
-
-class Drawing(NamedTuple):
+class Picture(NamedTuple):
     """SVG elements within a box."""
 
     width: float
     height: float
-    elements: Sequence[Markup]
+    elements: Markup
 
-    def moved(self, x: float, y: float) -> Markup:
-        """The elements as one group, its corner at (x, y)."""
-        return tag("g", *self.elements, transform=f"translate({x:.1f} {y:.1f})")
-
-    def picture(self, title: str, alone: bool = False) -> Markup:
+    def svg(self, title: str, alone: bool = False) -> Markup:
         """The whole picture; `alone` in a file of its own, else in a page that has the style."""
-        size = {"width": self.width, "height": self.height}
-        ground = (
-            (tag("style", style(page=False)), tag("rect", **size, class_="paper")) if alone else ()
-        )
-        return tag(
-            "svg",
-            tag("title", title),
-            *ground,
-            *self.elements,
-            xmlns="http://www.w3.org/2000/svg",
-            class_="sopa-svg",
-            viewBox=f"0 0 {self.width:.0f} {self.height:.0f}",
-            **size,
-        )
+        return render("picture.svg", it=self, title=title, style=style(page=False) if alone else "")
 
 
 def text_width(text: str, size: float) -> float:

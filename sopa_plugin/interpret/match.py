@@ -76,6 +76,11 @@ class StateColumn:
     epsilon: bool
     loops: tuple[str, ...]
 
+    def texts(self, epsilon: str) -> list[str]:
+        """What stands under the state, `epsilon` for a step without a word, loop words last."""
+        first = epsilon if self.epsilon else self.word
+        return [first or ""] * bool(first) + [f"↻{word}" for word in self.loops]
+
 
 @dataclass(frozen=True)
 class Match:
@@ -109,6 +114,11 @@ class Match:
     def phrase(self) -> str:
         """The words matched, as text."""
         return joined(self.tokens)
+
+    @property
+    def repeats(self) -> str:
+        """How often the phrase was met, where that is more than once."""
+        return f" ×{self.count}" if self.count > 1 else ""
 
     @property
     def spelt(self) -> tuple[tuple[str, bool, str], ...]:

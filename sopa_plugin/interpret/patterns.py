@@ -13,25 +13,25 @@ from sopa_plugin.interpret.automaton import ArcReading, arcs_text, automaton
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
     REPLACED,
-    Drawing,
+    Picture,
     columns,
     mark,
     number,
     padded,
     paint,
     percent,
-    shorten,
+    render,
     side,
     signed,
     state_name,
-    tag,
-    text_at,
     text_width,
     visible,
 )
 from sopa_plugin.interpret.match import Match, StateColumn, finite, unknown_pattern
 
 SIZE, SMALL, LINE, PAD, LETTERS = 13.0, 11.0, 17.0, 13.0, 22
+NO_MATCH = "no match in these documents"
+
 WIDTH, CARD, GAP = 1000.0, 280.0, 16.0
 """Of a picture of several cards: how wide it may be, a card at least, what lies between cards."""
 
@@ -122,7 +122,7 @@ class PatternReading:
             lines[0] += "  " + paint(self.verdict, side(self.sign), color)
         lines[0] += paint("  " + "  ".join(self.facts[:2]), "muted", color)
         rows = [
-            {state: visible(" ".join(_words(column, "[ε]"))) for state, column in row.items()}
+            {state: visible(" ".join(column.texts("[ε]"))) for state, column in row.items()}
             for row in self.rows()
         ]
         states = sorted({state for row in rows for state in row})
@@ -130,85 +130,47 @@ class PatternReading:
         for match, row in zip(self.matches, rows, strict=True):
             cells = (row.get(state, "") for state in states)
             phrase = "  ".join(map(padded, cells, widths)).rstrip()
-            repeats = f"  ×{match.count}" if match.count > 1 else ""
-            lines.append(
-                f"  {paint(f'{number(match.score):>8}', 'muted', color)}  {phrase}{repeats}"
-            )
-        return "\n".join(lines if rows else [*lines, "  no match in these documents"])
+            score = paint(f"{number(match.score):>8}", "muted", color)
+            lines.append(f"  {score}  {phrase}  {match.repeats}".rstrip())
+        return "\n".join(lines if rows else [*lines, f"  {NO_MATCH}"])
 
-    def phrases(self) -> Drawing:
+    def phrases(self) -> Picture:
         """The best phrases in state columns, as the paper's table of six patterns."""
+        if not self.matches:
+            note = Markup('<text y="14" font-size="13" class="muted">{}</text>').format(NO_MATCH)
+            return Picture(text_width(NO_MATCH, SIZE), 20, note)
         rows = self.rows()
-        if not rows:
-            note = "No match in these documents."
-            return Drawing(text_width(note, SIZE), 20, [text_at(0, 14, note, "muted", SIZE)])
-        first = min(min(row) for row in rows)
-        states = range(first, self.num_states)
-        scores = [
-            number(match.score) + (f" ×{match.count}" if match.count > 1 else "")
-            for match in self.matches
-        ]
+        states = range(min(min(row) for row in rows), self.num_states)
+        scores = [number(match.score) + match.repeats for match in self.matches]
         widths = [max(text_width(score, SIZE) for score in ("score", *scores)) + 20]
         for state in states:
             words = [state_name(state, self.num_states)]
-            for row in rows:
-                words += _words(row[state], "") if state in row else []
-            widths.append(max(38.0, max(text_width(word, SIZE) for word in words) + 16))
-        *x, right = accumulate(widths, initial=0.0)
+            words += [word for row in rows if state in row for word in row[state].texts("")]
+            widths.append(max(38.0, max(text_width(word[:LETTERS], SIZE) for word in words) + 16))
+        x = list(accumulate(widths, initial=0.0))
+        places = {state: (x[n], widths[n]) for n, state in enumerate(states, start=1)}
+        depths = [1 + max(len(column.loops) for column in row.values()) for row in rows]
+        *y, end = accumulate((LINE * depth + 5 for depth in depths), initial=20.0)
+        drawn = [
+            (score, top, [(*places[state], column) for state, column in row.items()])
+            for score, top, row in zip(scores, y, rows, strict=True)
+        ]
         names = ["score", *(state_name(state, self.num_states) for state in states)]
-        elements = [
-            text_at(at, 12, name, "muted", SMALL) for at, name in zip(x, names, strict=True)
-        ]
-        y = 20.0
-        for score, row in zip(scores, rows, strict=True):
-            elements.append(tag("line", x1=0, y1=y, x2=right, y2=y, class_="grid"))
-            elements.append(text_at(0, y + LINE - 1, score, "muted", SIZE))
-            depth = 1 + max(len(column.loops) for column in row.values())
-            for state, at, width in zip(states, x[1:], widths[1:], strict=True):
-                if state in row:
-                    elements += _cell(row[state], at, y, width)
-            y += LINE * depth + 5
-        return Drawing(right, y, elements)
+        look = {"size": SIZE, "line": LINE, "letters": LETTERS}
+        return Picture(x[-1], end, render("phrases.svg", names=names, x=x, rows=drawn, **look))
 
-    def card(self) -> Drawing:
+    def card(self) -> Picture:
         """The phrases below the facts."""
-        phrases = self.phrases()
-        facts = " · ".join(self.facts)
+        phrases, facts = self.phrases(), " · ".join(self.facts)
         after = PAD + 14 + text_width(self.name, SIZE + 2)
-        elements = [
-            text_at(PAD, 24, self.name, "strong", SIZE + 2),
-            text_at(after, 24, self.verdict, f"strong {side(self.sign)}", SIZE),
-            text_at(PAD, 43, facts, "muted", SMALL),
-            phrases.moved(PAD, 54),
-        ]
+        look = {"after": after, "pad": PAD, "size": SIZE, "facts": facts, "phrases": phrases}
         right = [after + text_width(self.verdict, SIZE), PAD + text_width(facts, SMALL)]
-        return Drawing(max(*right, PAD + phrases.width) + PAD, phrases.height + 54 + PAD, elements)
+        width = max(*right, PAD + phrases.width) + PAD
+        return Picture(width, phrases.height + 54 + PAD, render("card.svg", it=self, **look))
 
-    def automaton(self) -> Drawing:
+    def automaton(self) -> Picture:
         """The pattern's states and arcs."""
         return automaton(self.arcs, self.num_states)
-
-
-def _words(column: StateColumn, epsilon: str) -> list[str]:
-    """What stands under a state, `epsilon` where a step consumed no word, loop words after it."""
-    first = epsilon if column.epsilon else column.word
-    return [first or ""] * bool(first) + [f"↻{word}" for word in column.loops]
-
-
-def _cell(column: StateColumn, x: float, y: float, width: float) -> list[Markup]:
-    """The words of one state below one another; a dashed box for an epsilon."""
-    elements = []
-    if column.epsilon:
-        box = {"x": x - 4, "y": y + 3, "width": width - 12, "height": LINE - 1}
-        title = tag("title", "epsilon: no word consumed")
-        elements.append(tag("rect", title, **box, rx=3, class_="epsilon"))
-        elements.append(text_at(x + width / 2 - 10, y + 15, "ε", "muted", SIZE, "middle"))
-    else:
-        elements.append(text_at(x, y + LINE - 1, shorten(column.word or "", LETTERS), "", SIZE))
-    for place, word in enumerate(column.loops, start=2):
-        words = f"↻ {shorten(word, LETTERS)}"
-        elements.append(text_at(x, y + LINE * place - 1, words, "looped", SIZE))
-    return elements
 
 
 @dataclass(frozen=True, repr=False)
@@ -290,16 +252,15 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         cards = [pattern.card() for pattern in self]
         width = max([CARD, *(card.width for card in cards)])
         per_row = min(max(1, int((WIDTH - GAP) // (width + GAP))), max(len(cards), 1))
-        elements, y = [], GAP
+        placed, y = [], GAP
         for start in range(0, len(cards), per_row):
             row = cards[start : start + per_row]
             height = max(card.height for card in row)
-            frame = tag("rect", width=width, height=height, rx=9, class_="card")
             for place, card in enumerate(row):
-                framed = card._replace(elements=[frame, *card.elements])
-                elements.append(framed.moved(GAP + place * (width + GAP), y))
+                placed.append((card.elements, GAP + place * (width + GAP), y, height))
             y += height + GAP
-        return Drawing(GAP + per_row * (width + GAP), y, elements).picture(self.title, alone=True)
+        elements = render("cards.svg", placed=placed, width=width)
+        return Picture(GAP + per_row * (width + GAP), y, elements).svg(self.title, alone=True)
 
 
 class Automata(PatternsReading):
@@ -317,11 +278,8 @@ class Automata(PatternsReading):
 
     def to_svg(self) -> str:
         """The automata, one below another."""
-        elements, y, width = [], PAD, 0.0
-        for pattern in self:
-            drawn = pattern.automaton()
-            name = text_at(PAD, 14, pattern.name, "strong", SIZE + 1)
-            elements.append(drawn._replace(elements=[name, *drawn.elements]).moved(0, y))
-            y += drawn.height
-            width = max(width, drawn.width)
-        return Drawing(width, y, elements).picture(self.title, alone=True)
+        drawn = [pattern.automaton() for pattern in self]
+        *y, end = accumulate((each.height for each in drawn), initial=PAD)
+        elements = render("automata.svg", placed=zip(self, drawn, y, strict=True), pad=PAD)
+        width = max((each.width for each in drawn), default=0.0)
+        return Picture(width, end, elements).svg(self.title, alone=True)

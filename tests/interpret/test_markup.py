@@ -12,19 +12,10 @@ from sopa_plugin.interpret.markup import (
     render,
     shorten,
     signed,
-    tag,
     text_width,
     visible,
     wrap,
 )
-
-
-def test_elements_escape_what_is_not_markup_and_leave_out_none() -> None:
-    inner = tag("title", "<&")
-    assert tag("text", inner, "a<", class_='"<&', id=None) == (
-        '<text class="&#34;&lt;&amp;"><title>&lt;&amp;</title>a&lt;</text>'
-    )
-    assert tag("rect", stroke_width=1.5, x=2.0) == '<rect stroke-width="1.5" x="2"/>'
 
 
 @pytest.mark.parametrize(
@@ -38,7 +29,6 @@ def test_elements_escape_what_is_not_markup_and_leave_out_none() -> None:
 )
 def test_what_is_shown_holds_no_control_character(text: str, expected: str) -> None:
     assert visible(text) == expected
-    assert tag("text", text) == f"<text>{expected}</text>"
     assert render("fragment.html", style="", body=text).count(expected) == 1
 
 

@@ -107,7 +107,7 @@ def test_no_document_and_empty_documents(make_explainer: Callable[..., Explainer
         read = json.loads(reading.to_json())["patterns"]
         assert all(each["best"] is each["mean"] is None for each in read)
         assert "no match" in str(reading)
-        assert "No match" in reading.to_html()
+        assert "no match" in reading.to_html()
         assert reading.to_svg()
 
 
