@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -23,7 +24,7 @@ from sopa_plugin.interpret.markup import (
 )
 from sopa_plugin.interpret.match import finite
 from sopa_plugin.interpret.subject import Subject
-from sopa_plugin.wfsa import ArcEncoding, Semiring
+from sopa_plugin.wfsa import ArcEncoding
 
 WORDS, LETTERS = 3, 15
 """Words that stand on an arc, and letters of each."""
@@ -110,122 +111,78 @@ def automaton(arcs: Sequence[ArcReading], num_states: int) -> Picture:
         for state in range(num_states - 1)
     ]
     x = list(accumulate(gaps, initial=MARGIN + 26))
-    y = (
-        MARGIN
-        + 4
-        + max(
-            [RADIUS]
-            + [
-                LINE * len(arc.label) + (LOOP_HEIGHT + RADIUS if arc.arc == "self_loop" else 8.0)
-                for arc in arcs
-            ]
-        )
-    )
+    above = {"self_loop": LOOP_HEIGHT + RADIUS, "main_path": 8.0, "epsilon": 8.0}
+    heights = [LINE * len(arc.label) + above[arc.arc] for arc in arcs]
+    y = MARGIN + 4 + max([RADIUS, *heights])
     look = {"radius": RADIUS, "size": SIZE, "line": LINE, "loop_height": LOOP_HEIGHT}
     elements = render("automaton.svg", arcs=arcs, x=x, y=y, **look)
     below = RADIUS + (46 if any(arc.arc == "epsilon" for arc in arcs) else 4) + MARGIN
     return Picture(x[-1] + 26 + MARGIN, y + below, elements)
 
 
-class ArcWords:
-    """Scores of every arc over words, in one pass: the best words, the mean, the spread.
+@torch.no_grad()
+def read_arcs(
+    subject: Subject, vocabulary: Iterable[tuple[Sequence[str], Tensor]], count: int
+) -> list[tuple[ArcReading, ...]]:
+    """Every arc of each pattern: main path, self-loops and epsilons, state by state.
 
     Arguments:
         subject: whose patterns are read.
+        vocabulary: words with their vectors `[words, dim]`, some at a time. Of a word that is met
+            several times among some, each arc keeps the best score.
         count: words to keep of each arc.
     """
-
-    def __init__(self, subject: Subject, count: int) -> None:
-        self.subject = subject
-        self.count = count
-        arcs = subject.encoder.layout.num_scores
-        self.words: list[str] = []
-        self._scored = 0
-        self._best = torch.full((0, arcs), float("-inf"), dtype=torch.float64)
-        self._which = torch.zeros((0, arcs), dtype=torch.long)
-        self._moments = torch.zeros((2, arcs), dtype=torch.float64)
-
-    @torch.no_grad()
-    def add(self, words: Sequence[str], rows: Tensor) -> None:
-        """Takes some words with their vectors `[words, dim]`.
-
-        Of a word that is met several times among them, each arc keeps the best score.
-        """
-        scores = self._raw(rows)
-        shown = self._shown(scores)
-        self._moments += torch.stack([shown.sum(0), shown.square().sum(0)])
-        self._scored += len(words)
-        start, numbers = len(self.words), {word: n for n, word in enumerate(dict.fromkeys(words))}
-        self.words += numbers
+    encoder, options = subject.encoder, subject.encoder.options
+    layout, algebra = encoder.layout, options.algebra
+    names: list[str] = []
+    best = torch.full((0, layout.num_scores), -math.inf, dtype=torch.float64)
+    which = torch.zeros((0, layout.num_scores), dtype=torch.long)
+    moments, scored = torch.zeros((2, layout.num_scores), dtype=torch.float64), 0
+    for words, rows in vocabulary:
+        scores = encoder.arc_scores(rows)[0].double().cpu()
+        shown = algebra.to_score(scores)
+        moments += torch.stack([shown.sum(0), shown.square().sum(0)])
+        scored += len(words)
+        numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
         # shape: [words, R], of each word the number of the distinct one
-        places = torch.tensor([numbers[word] for word in words], dtype=torch.long)
-        places = places[:, None].expand_as(scores)
-        best = torch.full((len(numbers), scores.shape[1]), float("-inf"), dtype=scores.dtype)
-        best.scatter_reduce_(0, places, scores, "amax")
-        which = torch.arange(start, len(self.words))[:, None].expand_as(best)
-        best, which = torch.cat([self._best, best]), torch.cat([self._which, which])
-        self._best, places = best.topk(min(self.count, len(best)), dim=0)
-        self._which = which.gather(0, places)
+        places = torch.tensor([numbers[word] for word in words])[:, None].expand_as(scores)
+        found = torch.full((len(numbers), layout.num_scores), -math.inf, dtype=scores.dtype)
+        found.scatter_reduce_(0, places, scores, "amax")
+        rank = torch.arange(len(names), len(names) + len(numbers))[:, None].expand_as(found)
+        names += numbers
+        best, which = torch.cat([best, found]), torch.cat([which, rank])
+        best, places = best.topk(min(count, len(best)), dim=0)
+        which = which.gather(0, places)
+    mean, square = moments / max(scored, 1)
+    spread = (square - mean.square()).clamp(min=0).sqrt().tolist()
+    encoding = ArcEncoding.named(options.encoding)
+    bounded = encoding.at_most_one and encoding.kind != "log_weight"  # scores lie in [0, 1]
+    zero = torch.zeros(1, encoder.get_input_dim(), device=encoder.arcs.weight.device)
+    of_zero, epsilons, *_ = (
+        algebra.to_score(each.double().cpu()) for each in encoder.arc_scores(zero)
+    )
+    shown = algebra.to_score(best)
+    kinds = ("main_path", layout.main_path), ("self_loop", layout.loops)
 
-    @torch.no_grad()
-    def readings(self, pattern: int) -> tuple[ArcReading, ...]:
-        """Every arc of one pattern: main path, self-loops and epsilons, state by state."""
-        encoder = self.subject.encoder
-        layout, length = encoder.layout, encoder.layout.lengths[pattern]
-        device = encoder.arcs.weight.device
-        zero = torch.zeros(1, encoder.get_input_dim(), device=device)
-        bias = self._shown(self._raw(zero))[0]
-        epsilon = self._shown(encoder.arc_scores(zero)[1].double().cpu())
-        columns: list[tuple[str, int, int]] = []
-        for state in range(length):
-            for kind, blocks in (
-                ("main_path", layout.main_path),
-                ("self_loop", layout.loops),
-                ("epsilon", layout.epsilon_arcs),
-            ):
-                block = blocks[state] if state < len(blocks) else None
-                has_arc = kind == "self_loop" or state < length - 1
-                if block is not None and has_arc and pattern >= block.first_pattern:
-                    columns.append((kind, state, block.start + pattern - block.first_pattern))
-        scored = [column for kind, _, column in columns if kind != "epsilon"]
-        widest = float(self._spread()[scored].max()) if scored else 0.0
-        return tuple(
-            ArcReading(kind, state, float(epsilon[column]))
-            if kind == "epsilon"
-            else ArcReading(
-                kind, state, float(bias[column]), self._wildcard(column, widest), self._top(column)
-            )
-            for kind, state, column in columns
-        )
+    def read(pattern: int) -> Iterator[ArcReading]:
+        arcs = [
+            (kind, state, block.origin + pattern)
+            for state in range(layout.lengths[pattern])
+            for kind, blocks in (*kinds, ("epsilon", layout.epsilon_arcs))
+            for block in blocks[state : state + 1]
+            if block and pattern >= block.first_pattern
+        ]
+        widest = max((spread[column] for kind, _, column in arcs if kind != "epsilon"), default=0.0)
+        for kind, state, column in arcs:
+            if kind == "epsilon":
+                yield ArcReading(kind, state, float(epsilons[column]))
+                continue
+            wildcard = float(mean[column]) if bounded else 1.0
+            if not bounded and widest:
+                wildcard -= spread[column] / widest
+            words = [names[number] for number in which[:, column].tolist()]
+            ranked = tuple(zip(words, shown[:, column].tolist(), strict=True))
+            bias = float(of_zero[0, column])
+            yield ArcReading(kind, state, bias, wildcard if scored else 0.0, ranked)
 
-    def _top(self, column: int) -> tuple[tuple[str, float], ...]:
-        scores = self._shown(self._best[:, column]).tolist()
-        words = [self.words[number] for number in self._which[:, column].tolist()]
-        return tuple(zip(words, scores, strict=True))
-
-    def _wildcard(self, column: int, widest: float) -> float:
-        if not self._scored:
-            return 0.0
-        if self._bounded:
-            return float(self._moments[0, column] / self._scored)
-        return 1.0 - float(self._spread()[column]) / widest if widest else 1.0
-
-    def _spread(self) -> Tensor:
-        mean, square = self._moments / max(self._scored, 1)
-        spread: Tensor = (square - mean.square()).clamp(min=0).sqrt()
-        return spread
-
-    @property
-    def _bounded(self) -> bool:
-        """Whether scores, as users see them, lie between 0 and 1."""
-        options = self.subject.encoder.options
-        encoding = ArcEncoding.named(options.encoding)
-        return encoding.at_most_one and encoding.kind != "log_weight"
-
-    def _raw(self, rows: Tensor) -> Tensor:
-        return self.subject.encoder.arc_scores(rows)[0].double().cpu()
-
-    def _shown(self, scores: Tensor) -> Tensor:
-        algebra: Semiring = self.subject.encoder.options.algebra
-        shown: Tensor = algebra.to_score(scores)
-        return shown
+    return [tuple(read(pattern)) for pattern in range(layout.num_patterns)]

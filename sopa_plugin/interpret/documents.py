@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate
 from shutil import get_terminal_size
 from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
@@ -257,18 +257,21 @@ class DocumentExplanation(Explanation):
 
     def _underlined(self, color: bool) -> list[str]:
         """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
-        spans = self.spans()
+        spans = sorted(self.spans(), key=lambda span: span.rank)
         words = {i: (blank, visible(text)) for i, (blank, text) in self.words().items()}
-        widths = {i: columns(text) for i, (_, text) in words.items()}
+        sizes = {i: (float(blank), columns(text)) for i, (blank, text) in words.items()}
         found = []
-        room = get_terminal_size().columns
-        for line in wrap({i: (words[i][0], widths[i]) for i in words}, room):
+        for line in wrap(sizes, get_terminal_size().columns):
             shown = "".join(" " * words[i][0] + words[i][1] for i in line)
             found.append(shown.removeprefix(" "))
-            inside = [span for span in spans if any(span.start <= i < span.end for i in line)]
-            places = {i: (int(start), int(start) + widths[i]) for i, start in line.items()}
-            for lane in sorted({span.lane for span in inside}):
-                found += _lane(places, [span for span in inside if span.lane == lane], color)
+            for span in spans:
+                if covered := [i for i in line if span.start <= i < span.end]:
+                    left = int(line[covered[0]])
+                    width = int(line[covered[-1]] + sizes[covered[-1]][1]) - left
+                    key = span.key if span.start in covered else ""
+                    stroke = "━" if span.effect > 0 else "╍"
+                    bar = (key + stroke * width)[: max(width, len(key))]
+                    found.append(" " * left + paint(bar, side(span.effect), color))
         return found
 
     def to_svg(self) -> str:
@@ -318,34 +321,6 @@ class DocumentExplanation(Explanation):
             "document.svg", notes=notes + below, top=top, lines=lines, anchor=anchor, **look
         )
         return Picture(ROOM + 2 * margin, end if legend else height, elements)
-
-
-Places = dict[int, tuple[int, int]]
-"""Where the words of a line start and end, by their numbers."""
-
-
-def _lane(places: Places, spans: list[Span], color: bool) -> list[str]:
-    """A line of spans below one line of words.
-
-    Where a key is wider than its words, the next span stands on a further line.
-    """
-    lines, reached = [""], [0]
-    for (start, end, _), same in groupby(
-        sorted(spans), key=lambda span: (span.start, span.end, span.effect > 0)
-    ):
-        keys = list(same)
-        first, last = max(start, min(places)), min(end - 1, max(places))
-        left, width = places[first][0], places[last][1] - places[first][0]
-        key = "".join(span.key for span in keys) if start == first else ""
-        stroke = "━" if keys[0].effect > 0 else "╍"
-        bar = (key + stroke * width)[: max(width, len(key))]
-        free = (number for number, column in enumerate(reached) if column <= left)
-        line = next(free, len(lines))
-        if line == len(lines):
-            lines, reached = [*lines, ""], [*reached, 0]
-        lines[line] += " " * (left - reached[line]) + paint(bar, side(keys[0].effect), color)
-        reached[line] = left + len(bar)
-    return lines
 
 
 def _lines(

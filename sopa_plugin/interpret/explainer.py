@@ -15,7 +15,7 @@ from torch import Tensor
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.activations import StateActivations
-from sopa_plugin.interpret.automaton import ArcWords
+from sopa_plugin.interpret.automaton import read_arcs
 from sopa_plugin.interpret.documents import Contribution, DocumentExplanation, spans_for
 from sopa_plugin.interpret.leave_one_out import (
     DocumentScores,
@@ -133,7 +133,7 @@ class Explainer:
         if self.replacement == "mean" and self.means is None:
             self.means = scores.document_vector_means()
         effects = scores.effects(self._leave_one_out()).tolist() if self.subject.labels else None
-        arc_words = self._arc_words(words, sample) if words > 0 else None
+        arcs = read_arcs(self.subject, self._vocabulary(sample), words) if words > 0 else None
         documents_read = max(len(scores.scores), 1)
         patterns = [
             PatternReading(
@@ -145,7 +145,7 @@ class Explainer:
                 float(scores.matched[:, number].sum() / documents_read),
                 float(scores.fires[:, number].sum() / documents_read),
                 dict(zip(self.subject.labels, effects[number], strict=True)) if effects else {},
-                arc_words.readings(number) if arc_words else (),
+                arcs[number] if arcs else (),
             )
             for number, (name, matches) in enumerate(
                 zip(self.subject.names, top.matches(), strict=True)
@@ -274,12 +274,11 @@ class Explainer:
         index = encoded.index[torch.from_numpy(kept).to(encoded.index.device)]
         return [words[place] for place in kept], encoded.rows[index]
 
-    def _arc_words(self, count: int, sample: Sequence[tuple[list[str], Tensor]]) -> ArcWords:
-        """Arcs over the vocabulary or, where vectors depend on context, a sample of words."""
-        arc_words = ArcWords(self.subject, count)
-        for words, rows in self.subject.vocabulary():
-            arc_words.add(words, rows)
+    def _vocabulary(
+        self, sample: Sequence[tuple[list[str], Tensor]]
+    ) -> Iterator[tuple[list[str], Tensor]]:
+        """All words with their vectors or, where those depend on context, a sample of words."""
+        yield from self.subject.vocabulary()
         if sample:
             words = [word for spelt, _ in sample for word in spelt]
-            arc_words.add(words, torch.cat([rows for _, rows in sample]))
-        return arc_words
+            yield words, torch.cat([rows for _, rows in sample])

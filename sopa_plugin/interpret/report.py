@@ -16,6 +16,7 @@ from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
 from sopa_plugin.interpret.markup import paint, signed, visible
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.subject import ModelSubject
+from sopa_plugin.training.metrics import classification_metrics
 
 CHECKED = 100
 """Documents over which faithfulness is measured, spread evenly over the set."""
@@ -128,7 +129,6 @@ def read_model(
     texts: Sequence[str],
     gold: Sequence[int],
     pattern_texts: Sequence[str],
-    metrics: dict[str, float],
     k: int = 5,
     examples: int = 5,
     shown: int = 10,
@@ -141,7 +141,6 @@ def read_model(
         texts: documents to classify.
         gold: their labels' numbers.
         pattern_texts: documents over which patterns are read.
-        metrics: what is measured on `texts`.
         k: phrases of each pattern.
         examples: documents wrong and unsure, at most so many of each, and as many right, shared
             out over the labels, at least one of each.
@@ -150,11 +149,11 @@ def read_model(
     assert isinstance(explainer.subject, ModelSubject)
     patterns = explainer.patterns(pattern_texts, k)
     labels = explainer.subject.labels
-    probabilities = np.exp(explainer.subject.model.log_probabilities(texts))
-    true, predicted = np.array(gold), probabilities.argmax(axis=1)
+    log_probabilities = explainer.subject.model.log_probabilities(texts)
+    true, predicted = np.array(gold), log_probabilities.argmax(axis=1)
     confusion = np.zeros((len(labels), len(labels)), dtype=int)
     np.add.at(confusion, (true, predicted), 1)
-    sure = probabilities.max(axis=1)
+    sure = log_probabilities.max(axis=1)
 
     def explain(numbers: NDArray[np.int64]) -> tuple[DocumentExplanation, ...]:
         return tuple(
@@ -171,7 +170,7 @@ def read_model(
     return ModelReport(
         name,
         labels,
-        metrics,
+        classification_metrics(log_probabilities, true),
         tuple(tuple(row) for row in confusion.tolist()),
         patterns,
         _faithfulness(explainer, texts, shown),

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import write_file
 from sopa_plugin.interpret.activations import StateActivations
@@ -20,7 +18,7 @@ from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.metrics import classification_metrics, split_metrics
+from sopa_plugin.training.metrics import split_metrics
 from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, dataset_reader
 
 NO_DOCUMENT = "no document to explain: expected a text or a file with one a line"
@@ -113,12 +111,8 @@ class RunReader:
     ) -> ModelReport:
         """The whole model: patterns over its train set, documents of `split` or `data`."""
         texts, gold = self.examples(data, split)
-        metrics = classification_metrics(
-            self.subject.model.log_probabilities(texts), np.array(gold)
-        )
-        name = self.folder.resolve().name
-        train, _ = self.examples(None, "train")
-        return read_model(self.explainer, name, texts, gold, train, metrics, k, examples, shown)
+        name, (train, _) = self.folder.resolve().name, self.examples(None, "train")
+        return read_model(self.explainer, name, texts, gold, train, k, examples, shown)
 
     def edit(
         self, names: Sequence[str], values: Mapping[str, float], output: str | Path | None

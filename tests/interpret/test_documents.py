@@ -53,11 +53,11 @@ def places_of(words: list[str], explanation: DocumentExplanation) -> list[tuple[
 
 
 def test_the_lines_of_a_terminal_stand_below_their_words() -> None:
-    """Keys wider than their words take further lines instead of pushing the next ones on."""
-    found = explain(["a", "b", "c", "film"], [(0, 1, 0.5), (0, 1, 0.4), (1, 2, 0.3), (3, 4, -0.2)])
+    """One of each contribution, the largest first; a key may be wider than its words."""
+    found = explain(["a", "b", "c", "film"], [(0, 1, 0.5), (1, 3, 0.4), (3, 4, -0.2)])
     lines = found.to_text().splitlines()
     start = lines.index("a b c film")
-    assert lines[start + 1 : start + 4] == ["▲1▲2  ▼4╍╍", "  ▲3", ""]
+    assert lines[start + 1 : start + 5] == ["▲1", "  ▲2━", "      ▼3╍╍", ""]
 
 
 def test_a_span_goes_on_in_the_next_line_of_a_terminal() -> None:
