@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sopa_plugin.errors import UserError, brief, set_up_logging, visible
-from sopa_plugin.registry import ConfigError, build, import_plugins, load_config
+from sopa_plugin.registry import (
+    ConfigError,
+    build,
+    check,
+    import_plugins,
+    load_config,
+    missing_files,
+)
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
@@ -162,11 +169,20 @@ def whole_number(at_least: int) -> Callable[[str], int]:
 
 
 def build_from_file(
-    kind: Any, path: str, overrides: Sequence[str] = (), packages: Sequence[str] = ()
+    kind: Any,
+    path: str,
+    overrides: Sequence[str] = (),
+    packages: Sequence[str] = (),
+    validate: bool = False,
 ) -> Any:
-    """What the config of a file describes; `ConfigError` names the file, with every problem."""
+    """What the config of a file describes; `ConfigError` names the file, with every problem.
+
+    To `validate` is to have the files looked for that it names.
+    """
     import_plugins(packages)
     config = load_config(path, overrides, kind)
+    if validate and (problems := [*check(kind, config), *missing_files(kind, config)]):
+        raise ConfigError(problems, source=path)
     try:
         return build(kind, config)
     except ConfigError as error:

@@ -22,6 +22,12 @@ _ANY_SIZE = 10_000  # an object of so many parts is built at once
 _ASIDE = re.compile(r"\..+\.new-\d+")
 
 
+def shipped(name: str) -> Path:
+    """The folder `configs` or `fixtures` that comes with this package: in it, in a clone beside."""
+    package = Path(__file__).parent
+    return package / name if (package / name).is_dir() else package.parent / name
+
+
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
     """For `with`: a path beside `path` to write a file at, which in the end takes its place.

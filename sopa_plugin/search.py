@@ -16,7 +16,7 @@ from sopa_plugin.cli import (
     whole_number,
 )
 from sopa_plugin.errors import log_experiments_alone, require
-from sopa_plugin.registry import load_config
+from sopa_plugin.registry import import_plugins, load_config
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -63,13 +63,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_include_package(parser)
     args = parser.parse_args(argv)
     from sopa_plugin.comparisons import Search, run_search, write_search_report
+    from sopa_plugin.training import Experiment
 
     if not args.verbose:
         log_experiments_alone()
-    changes = [f"base={json.dumps(load_config(args.base))}"] if args.base else []
-    changes += [f"num_trials={args.num_trials}"] if args.num_trials else []
     packages = args.include_package
-    search = build_from_file(Search, args.space, [*changes, *args.override], packages)
+    import_plugins(packages)
+    base = load_config(args.base, kind=Experiment) if args.base else None
+    changes = [f"base={json.dumps(base)}"] if base else []
+    changes += [f"num_trials={args.num_trials}"] if args.num_trials else []
+    changes += args.override
+    search = build_from_file(Search, args.space, changes, packages, args.validate)
     if args.validate:
         print(f"{args.space}: no problems found")
         return

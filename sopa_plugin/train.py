@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sopa_plugin.cli import add_include_package, add_override, make_parser, run_command
-from sopa_plugin.registry import ConfigError, check, fill_defaults, import_plugins, load_config
+from sopa_plugin.registry import (
+    ConfigError,
+    check,
+    fill_defaults,
+    import_plugins,
+    load_config,
+    missing_files,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -33,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="continue the run that is in DIR, or begin it if there is none",
     )
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--validate", action="store_true", help="check the config and stop")
+    only.add_argument(
+        "--validate", action="store_true", help="check the config, look for its files, and stop"
+    )
     only.add_argument(
         "--print-config", action="store_true", help="print the config, defaults filled in, and stop"
     )
@@ -42,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     import_plugins(args.include_package)
     config = load_config(args.config, args.override, Experiment)
-    if problems := check(Experiment, config):
+    problems = check(Experiment, config)
+    problems += missing_files(Experiment, config) if args.validate else []
+    if problems:
         raise ConfigError(problems, source=args.config)
     if args.print_config:
         print(json.dumps(fill_defaults(Experiment, config), indent=2))

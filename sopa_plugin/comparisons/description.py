@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from sopa_plugin.comparisons.runner import Plan
 from sopa_plugin.comparisons.space import Parameter, Search, space_problems, trial_problems
-from sopa_plugin.registry import NonNegativeInt, PositiveInt, build, check
+from sopa_plugin.registry import ConfigOf, NonNegativeInt, PositiveInt, build, check
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.experiment import Seed
 from sopa_plugin.training.metrics import ValidationMetric
 
 ALL = "all"  # how files and tables call the whole training set
+PartOfConfig = Annotated[dict[str, Any], ConfigOf(Experiment)]
 _LIMITS = ("num_epochs", "patience")
 _SIZE = re.compile(r"[1-9]\d*")
 
@@ -66,7 +67,7 @@ class DataEntry:
 
     name: str
     title: str
-    config: dict[str, Any]
+    config: PartOfConfig
 
 
 @dataclass
@@ -83,7 +84,7 @@ class ModelEntry:
 
     name: str
     title: str
-    config: dict[str, Any]
+    config: PartOfConfig
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
 

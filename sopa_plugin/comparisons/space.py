@@ -6,13 +6,14 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from sopa_plugin.errors import require
 from sopa_plugin.registry import (
     ConfigError,
+    ConfigOf,
     NonNegativeInt,
     PositiveInt,
     Problem,
@@ -237,7 +238,7 @@ class Search:
 
     def __init__(
         self,
-        base: dict[str, Any],
+        base: Annotated[dict[str, Any], ConfigOf(Experiment)],
         parameters: dict[str, Parameter],
         num_trials: PositiveInt = 30,
         metric: ValidationMetric = "-loss",

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from sopa_plugin.embedders.token_embedder import Found, TokenEmbedder
 from sopa_plugin.embedders.vectors import VectorFile
 from sopa_plugin.errors import UserError
-from sopa_plugin.registry import Bound, LocalPath, PositiveInt
+from sopa_plugin.registry import Bound, LocalFile, PositiveInt
 
 DEFAULT_DIM = 300  # of the paper's GloVe 840B vectors
 Unknown = Literal["zero", "mean", "random"]
@@ -48,7 +48,7 @@ class StaticEmbedder(TokenEmbedder):
     def __init__(
         self,
         num_embeddings: int,
-        vectors: LocalPath | None = None,
+        vectors: LocalFile | None = None,
         member: str | None = None,
         whiten: Annotated[float, Bound(at_least=0, at_most=1)] = 0.0,
         embedding_dim: PositiveInt | None = None,

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from sopa_plugin.registry.hints import (
     Bound,
+    ConfigOf,
+    LocalFile,
     LocalPath,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     Rate,
+    is_hub_id,
 )
-from sopa_plugin.registry.jsonnet import load_config
+from sopa_plugin.registry.jsonnet import load_config, missing_files
 from sopa_plugin.registry.overrides import apply_overrides
 from sopa_plugin.registry.params import Lazy, Registrable, build, check, fill_defaults
 from sopa_plugin.registry.plugins import (
@@ -36,7 +39,9 @@ from sopa_plugin.registry.problems import ConfigError, Problem
 __all__ = [
     "Bound",
     "ConfigError",
+    "ConfigOf",
     "Lazy",
+    "LocalFile",
     "LocalPath",
     "NonNegativeFloat",
     "NonNegativeInt",
@@ -53,5 +58,7 @@ __all__ = [
     "import_plugins",
     "imported_only",
     "imported_plugins",
+    "is_hub_id",
     "load_config",
+    "missing_files",
 ]

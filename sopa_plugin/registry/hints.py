@@ -6,6 +6,8 @@ import functools
 import inspect
 import itertools
 import logging
+import os
+import re
 import types
 import typing
 from collections import abc
@@ -15,8 +17,11 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin
 
 _LOCAL_PATH = "a local file or folder, or the name of something elsewhere"
+_NO_HUB = "which is not on the Hugging Face Hub under a plain name"
 LocalPath = Annotated[str, _LOCAL_PATH]
 """Hint of a string that may name a local file or folder; saved configs hold it absolute."""
+LocalFile = Annotated[str, _LOCAL_PATH, _NO_HUB]
+"""The same where a name without a scheme (`hf://`) can only be of a local file or folder."""
 
 UNIONS = (Union, types.UnionType)
 LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
@@ -28,6 +33,9 @@ REQUIRED = inspect.Parameter.empty
 _ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 _BY_KEY = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
+
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_FILE_SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet", ".vec", ".gz", ".zip")
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +66,13 @@ class Bound:
         limits = [(how.replace("_", " "), each) for how, each in vars(self).items()]
         words = " and ".join(f"{how} {each}" for how, each in limits if each is not None)
         return f"of {words}" if words.startswith("at ") else words
+
+
+@dataclass(frozen=True)
+class ConfigOf:
+    """Says in a hint that an object is (a part of) the config of a `kind`, checked elsewhere."""
+
+    kind: Any
 
 
 PositiveInt = Annotated[int, Bound(at_least=1)]
@@ -94,6 +109,21 @@ def plain_hint(hint: Any) -> Any:
 
 def is_local_path(hint: Any) -> bool:
     return _LOCAL_PATH in unwrap(hint)[1]
+
+
+def is_local_file(hint: Any) -> bool:
+    return _NO_HUB in unwrap(hint)[1]
+
+
+def is_hub_id(path: str) -> bool:
+    """Whether a path that is not there may be a name on the Hugging Face Hub.
+
+    Not that of a file by its suffix, or of something in a folder that is there.
+    """
+    if not _HUB_ID.fullmatch(path) or path.lower().endswith(_FILE_SUFFIXES):
+        return False
+    folder = os.path.dirname(path)
+    return not (folder and os.path.isdir(folder))
 
 
 def bounds(hint: Any) -> list[Bound]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -19,16 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from sopa_plugin.errors import shortened
-from sopa_plugin.files import parse_json
+from sopa_plugin.files import parse_json, shipped
+from sopa_plugin.registry.hints import is_hub_id
 from sopa_plugin.registry.overrides import apply_overrides
-from sopa_plugin.registry.problems import ConfigError, found, nearest
+from sopa_plugin.registry.params import local_paths
+from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, nearest
+
+logger = logging.getLogger(__name__)
 
 _LOCATION = re.compile(r"\t(\S.*?:\d+(?::[\d-]+)?)(?:\t|$)")  # a line of Jsonnet's stack trace
 _NOT_LEXED = re.compile(r"(.*):(\d+):(\d+): Could not lex the character code \d+")
 _SUFFIXES = (".jsonnet", ".json")
 _ENV = "std.native('env') takes the variable's name and a default: text, a number, true or false"
 _ADVICE = {
-    "couldn't open import": "imports are relative to the file that has them",
+    "couldn't open import": "looked for beside the file that has it, in the current folder and "
+    "among the shipped configs",
     "native extensions can only take primitives": _ENV,
     "function parameter d not bound": _ENV,
     "only functions can be called, got null": "the one std.native is 'env'",
@@ -43,22 +49,71 @@ _MOST_TEXT = 2**26  # of what comes out of it
 def load_config(
     path: str | os.PathLike[str], overrides: Sequence[str] = (), kind: Any = Any
 ) -> dict[str, Any]:
-    """The object that a config file holds; imports in it are relative to the file.
+    """The object that a config file holds.
+
+    An import is looked for beside the file that has it, in the current folder and among the shipped
+    configs. A relative path (`LocalPath`) that is not there from the current folder but from the
+    config's own is replaced by that, and the log says so; likewise a file of the embedded sample.
 
     Arguments:
         path: a Jsonnet file, or one ending in `.json`, which is read without Jsonnet.
         overrides: `a.b=value`, applied by `apply_overrides`.
-        kind: the class or type hint of the config, which says what may be overridden.
+        kind: the class or type hint of the config, which says what may be overridden and which of
+            its values are paths.
 
     Raises `ConfigError` naming the file and line for a missing file, a wrong syntax, an import
     that is not there, a config that needs more than a gigabyte to evaluate.
     """
     file = Path(path)
     text = _read(file)
-    config = _from_json(file, text) if file.suffix == ".json" else _from_jsonnet(file, text)
-    if not isinstance(config, dict):
-        raise ConfigError(f"{file}: expected an object, {{...}}; found {found(config)}")
-    return apply_overrides(kind, config, overrides) if overrides else config
+    loaded = _from_json(file, text) if file.suffix == ".json" else _from_jsonnet(file, text)
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{file}: expected an object, {{...}}; found {found(loaded)}")
+    config: dict[str, Any] = apply_overrides(kind, loaded, overrides) if overrides else loaded
+    for where, (written, _) in local_paths(kind, config).items():
+        located = _located(written, file.parent)
+        if located != written:
+            logger.info("%s: no %s in the current folder; found as %s", where, written, located)
+            _put(config, where.split("."), located)
+    return config
+
+
+def _located(written: str, folder: Path) -> str:
+    places = [written, os.path.join(folder, written)]
+    if Path(written).parts[:1] == ("fixtures",):  # the embedded sample
+        places.append(os.path.join(shipped("fixtures").parent, written))
+    return next(filter(_is_there, places), written)
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is such a file or folder, or files whose names begin so, as readers take it."""
+    folder, name = os.path.split(path)
+    with suppress(OSError, ValueError):
+        return os.path.exists(path) or any(
+            each.startswith(name) for each in os.listdir(folder or ".") if name
+        )
+    return False
+
+
+def _put(config: Any, keys: Sequence[str], value: str) -> None:
+    """Put a value at a path of a config, in place."""
+    *outer, last = keys
+    for key in outer:
+        config = config[int(key) if isinstance(config, list) else key]
+    config[int(last) if isinstance(config, list) else last] = value
+
+
+def missing_files(kind: Any, config: Any) -> list[Problem]:
+    """A problem for each local file or folder that a config names and that is not there."""
+    problems = []
+    for where, (path, may_be_on_hub) in local_paths(kind, config).items():
+        if not (_is_there(path) or "://" in path or (may_be_on_hub and is_hub_id(path))):
+            folder, name = os.path.split(path)
+            hint = f"looked in {os.getcwd()} and beside the config"
+            with suppress(OSError, ValueError):
+                hint = did_you_mean(name, os.listdir(folder or ".")) or hint
+            problems.append(Problem(where, "no such file or folder", "", found(path), hint))
+    return problems
 
 
 def _read(file: Path) -> str:
@@ -154,7 +209,8 @@ def _from_jsonnet(file: Path, text: str) -> Any:
 
 def _imported(folder: str, name: str) -> tuple[str, bytes]:
     """Jsonnet's import, of a file that is read as a config is."""
-    file = Path(folder, name)
+    places = [Path(folder, name), Path(name), shipped("configs") / name]
+    file = next((each for each in places if each.exists()), places[0])
     try:
         return str(file), _decoded(file).encode()
     except OSError as error:

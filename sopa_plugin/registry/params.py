@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, get_args, get_origin
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import parse_json
@@ -34,13 +34,16 @@ from sopa_plugin.registry.hints import (
     SETS,
     UNIONS,
     Argument,
+    ConfigOf,
     arguments,
     bounds,
     buildable,
+    is_local_file,
     is_local_path,
     is_restricted,
     members,
     plain_hint,
+    unwrap,
 )
 from sopa_plugin.registry.plugins import looked_in, may_import, trust
 from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, join, nearest
@@ -219,6 +222,20 @@ def fill_defaults(kind: Any, config: Any) -> dict[str, Any]:
 def known_defaults(kind: Any, config: Any) -> Any:
     """`fill_defaults` of a config that may have problems: null stands for what has one."""
     return _resolved(kind, config)[0].filled
+
+
+class LocalPlace(NamedTuple):
+    """A file or folder as a config names it, `~` written out, and whether the Hub may have it."""
+
+    path: str
+    may_be_on_hub: bool
+
+
+def local_paths(kind: Any, config: Any) -> dict[str, LocalPlace]:
+    """What a config (which may have problems) gives for a `LocalPath`, by the path to it."""
+    walk = _Check()
+    walk.node(kind, config, "")
+    return walk.local_paths
 
 
 def _sound(kind: Any, config: Any, path: str = "") -> _Node:
@@ -469,16 +486,21 @@ _UNUSED = _Node(lambda: None, None)  # stands where a problem was found: nothing
 
 
 class _Check:
-    """A walk over a config and type hints, which gathers every problem."""
+    """A walk over a config and type hints, which gathers every problem and local path."""
 
-    def __init__(self) -> None:
+    def __init__(self, local_paths: dict[str, LocalPlace] | None = None) -> None:
         self.problems: list[Problem] = []
+        self.local_paths = {} if local_paths is None else local_paths
 
     def node(self, hint: Any, value: Any, path: str) -> _Node:
         """The node for `value` under `hint`."""
         if is_local_path(hint) and isinstance(value, str):
             local = os.path.expanduser(value)
+            self.local_paths[path] = LocalPlace(local, not is_local_file(hint))
             return _leaf(local, os.path.abspath(local) if os.path.exists(local) else local)
+        for note in unwrap(hint)[1]:
+            if isinstance(note, ConfigOf):
+                _Check(self.local_paths).node(note.kind, value, path)
         node = self._typed(plain_hint(hint), value, path)
         number = node.build() if bounds(hint) else None
         if isinstance(number, Real) and any(number not in bound for bound in bounds(hint)):
@@ -552,10 +574,11 @@ class _Check:
         options.sort(key=lambda each: plain_hint(each) is not type(value))
         attempts: list[list[Problem]] = []
         for option in options:
-            node, problems = _resolved(option, value, path)
-            if not problems:
+            walk = _Check(self.local_paths)
+            node = walk.node(option, value, path)
+            if not walk.problems:
                 return node
-            attempts.append(problems)
+            attempts.append(walk.problems)
         for attempt in sorted(attempts, key=len):  # of the right shape
             if not any(each.mismatch and each.path == path for each in attempt):
                 self.problems += attempt

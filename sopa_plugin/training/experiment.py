@@ -25,7 +25,7 @@ from sopa_plugin.registry import (
     Bound,
     ConfigError,
     Lazy,
-    LocalPath,
+    LocalFile,
     build,
     fill_defaults,
     imported_plugins,
@@ -75,7 +75,7 @@ class Experiment:
         trainer: Lazy[Trainer] = Lazy(Trainer, "accelerate"),  # noqa: B008
         tokenizer: Lazy[Tokenizer] = Lazy(Tokenizer, "whitespace"),  # noqa: B008
         seed: Seed = 1,
-        init_from: LocalPath | None = None,
+        init_from: LocalFile | None = None,
         calibrate: bool = False,
     ) -> None:
         self.dataset = dataset

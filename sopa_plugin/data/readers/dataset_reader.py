@@ -372,9 +372,12 @@ class DatasetReader(ABC, Registrable):
 
 
 def in_fixtures(path: Path) -> bool:
-    """Whether the path lies in a folder `fixtures` that stands beside this package's source."""
+    """Whether the path lies in a folder `fixtures` beside this package's source, or in it."""
     resolved = path.resolve()
     return any(
-        folder.name == "fixtures" and (folder.parent / "sopa_plugin" / "__init__.py").exists()
+        folder.name == "fixtures"
+        and any(
+            (each / "sopa_plugin" / "__init__.py").exists() for each in list(folder.parents)[:2]
+        )
         for folder in (resolved, *resolved.parents)
     )

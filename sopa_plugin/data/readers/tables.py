@@ -11,7 +11,6 @@ import glob
 import json
 import logging
 import os
-import re
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,8 +26,8 @@ from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
 from sopa_plugin.data.readers.sources import find_delimiter, read_header, read_rows
 from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.registry import is_hub_id
 
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _TRUE = {"1", "ON", "YES", "TRUE"}
 logger = logging.getLogger(__name__)
 
@@ -204,8 +203,7 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
         config_name: which of its configurations, as in `datasets.load_dataset`.
         instead: what to set to have local files read, for the error.
     """
-    parent = Path(path).parent
-    if not _HUB_ID.fullmatch(path) or (parent != Path() and parent.is_dir()):
+    if not is_hub_id(path):
         raise UserError(f"{path}: no such file or folder. Set {instead}.")
     try:
         loaded = datasets.load_dataset(path, config_name, cache_dir=_cache_folder())
