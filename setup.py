@@ -1,6 +1,31 @@
 """The package: `pip install .` for the library, `pip install .[dev]` for tests and checks."""
 
+from pathlib import Path
+
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+SHIPPED = ("configs", "fixtures")  # beside the package in a clone, in it where it is installed
+
+
+class BuildWithSample(build_py):
+    """Puts the configs and the embedded sample into the package that is built."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for name in self.shipped_files():
+                target = Path(self.build_lib, "sopa_plugin", name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.copy_file(name, str(target))
+
+    def get_source_files(self) -> list[str]:
+        return [*super().get_source_files(), *self.shipped_files()]
+
+    def shipped_files(self) -> list[str]:
+        files = [path for name in SHIPPED for path in sorted(Path(name).rglob("*"))]
+        return [str(path) for path in files if path.is_file()]
+
 
 EXTRAS = {
     "tracking": ["tensorboard"],
@@ -23,7 +48,26 @@ setup(
     name="sopa_plugin",
     version="0.1.0",
     description="Soft Patterns (SoPa): text encoded by learned, readable weighted automata",
+    long_description=Path("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="The sopa_plugin authors",
+    project_urls={"Paper": "https://aclanthology.org/P18-1028/"},
     license="Apache-2.0",
+    keywords="soft patterns, SoPa, weighted automata, text classification, interpretability",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: OS Independent",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+    cmdclass={"build_py": BuildWithSample},
     python_requires=">=3.11",
     packages=find_packages(include=["sopa_plugin", "sopa_plugin.*"]),
     package_data={"sopa_plugin": ["py.typed", "interpret/templates/*"]},
