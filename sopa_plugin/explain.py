@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     import_plugins(args.include_package)
     device = choose_device(args.device)
-    reader = RunReader(args.run, args.replacement or "no_match", device, args.accept_changed)
+    reader = RunReader(args.run, args.replacement or args.usual, device, args.accept_changed)
     explanation: Explanation = args.explain(reader, args)
     _write(explanation, form, args.output)
 
@@ -133,10 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     _finish(report, _report, ("text", "json", "html"))
 
     mask = actions.add_parser(
-        "mask", aliases=["silence"], help="let patterns tell nothing; dev figures"
+        "mask", aliases=["silence"], help="hold patterns at their means; what changes on dev"
     )
     mask.add_argument("names", nargs="+", help="patterns")
-    fix = actions.add_parser("fix", help="hold patterns at a value; dev figures")
+    fix = actions.add_parser("fix", help="hold patterns at a value; what changes on dev")
     fix.add_argument(
         "values",
         nargs="+",
@@ -173,13 +173,14 @@ def _finish(
     forms: Sequence[str],
 ) -> None:
     """What all actions have; `explain` does the work, its result can be written as `forms`."""
-    parser.set_defaults(explain=explain, forms=forms, replacement=None)
+    usual = "mean" if explain is _mask else "no_match"
+    parser.set_defaults(explain=explain, forms=forms, replacement=None, usual=usual)
     if explain is not _fix:
         parser.add_argument(
             "--replacement",
             choices=("no_match", "zero", "mean"),
-            help="what a contribution compares with: as if the pattern had not matched (default), "
-            "its number in the document vector set to zero, or to its mean over the train set",
+            help="what stands for a pattern's number in the document vector: what it is where the "
+            f"pattern does not match, zero, or its mean over the train set (default {usual})",
         )
     parser.add_argument(
         "--format", choices=forms, help="default: the output file's suffix, or text"

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
-from sopa_plugin.interpret.markup import signed
+from sopa_plugin.interpret.markup import paint, side, signed, visible
 from sopa_plugin.interpret.subject import ModelSubject
 
 EDITS = "edits"
@@ -28,7 +28,7 @@ Edits = dict[str, float | str]
 def mask(
     subject: ModelSubject,
     names: Sequence[str],
-    replacement: Replacement = "no_match",
+    replacement: Replacement = "mean",
     means: Tensor | None = None,
 ) -> Edits:
     """Lets patterns tell nothing, in place; what was done, by name.
@@ -36,9 +36,11 @@ def mask(
     Arguments:
         subject: the model.
         names: the patterns.
-        replacement: as in `LeaveOneOut`: `no_match` makes the patterns match nothing (their first
-            arcs score zero), the others hold their scores in the head.
-        means: means of the document vector, for `mean`.
+        replacement: as in `LeaveOneOut`: `mean` and `zero` hold the patterns' scores in the head,
+            `no_match` makes them match nothing (their first arcs score zero), which takes the
+            document vector far from where the head has learnt.
+        means: means of the document vector, for `mean`; by default those of the train set, where
+            training saved them with the model.
 
     Raises:
         UserError: There is no such pattern, it is held already, means are missing, or no arc of
@@ -47,7 +49,7 @@ def mask(
     if not names:
         return {}
     numbers = {name: subject.number(name) for name in names}
-    values = held_values(subject, replacement, means)
+    values = held_values(subject, replacement, subject.means if means is None else means)
     if values is None and subject.encoder is subject.model.encoder:
         _refuse_held(subject, names)
         for number in numbers.values():
@@ -136,6 +138,16 @@ def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:
     return dict(edits)
 
 
+class Changed(NamedTuple):
+    """A document of the dev set to which the edited model gives another label."""
+
+    document: int
+    text: str
+    gold: str
+    before: str
+    after: str
+
+
 @dataclass(frozen=True, repr=False)
 class Edited(Explanation):
     """What editing patterns changed on the dev set.
@@ -143,25 +155,51 @@ class Edited(Explanation):
     Arguments:
         edits: by pattern, what was done.
         before, after: figures of the dev set.
+        changed: the documents whose label changed.
         folder: where the edited model was saved.
     """
 
     edits: Edits
     before: dict[str, Any]
     after: dict[str, Any]
+    changed: tuple[Changed, ...]
     folder: Path | None
 
+    @property
+    def warning(self) -> str:
+        """Said where the dev set's accuracy falls by more than a point."""
+        points = 100 * (self.after["dev_accuracy"] - self.before["dev_accuracy"])
+        if round(points, 6) >= -1:
+            return ""
+        return f"WARNING: dev accuracy falls by {-points:.1f} points: these patterns are needed"
+
     def to_dict(self) -> dict[str, Any]:
-        folder = None if self.folder is None else str(self.folder)
-        return {"edits": self.edits, "before": self.before, "after": self.after, "folder": folder}
+        return {
+            "edits": self.edits,
+            "before": self.before,
+            "after": self.after,
+            "warning": self.warning,
+            "changed": [each._asdict() for each in self.changed],
+            "folder": None if self.folder is None else str(self.folder),
+        }
 
     def to_text(self, color: bool = False) -> str:
         lines = [f"{len(self.edits)} patterns edited: {', '.join(self._told())}"]
+        if self.warning:
+            lines.append(paint(self.warning, "against", color))
         for key in ("dev_accuracy", "dev_macro_f1", "dev_loss"):
-            change = self.after[key] - self.before[key]
+            change = signed(self.after[key] - self.before[key], 4)
             name = key.replace("_", " ")
             figures = f"{self.before[key]:.4f} -> {self.after[key]:.4f}"
-            lines.append(f"{name:>14}  {figures}  ({change:+.4f})")
+            lines.append(f"{name:>14}  {figures}  ({change})")
+        of = f"of {self.before['dev_examples']:,} dev documents"
+        lines.append(f"another label for {len(self.changed):,} {of}")
+        for each in sorted(self.changed, key=lambda each: each.after == each.gold):
+            right = each.after == each.gold
+            way = f"{visible(each.before)} -> {visible(each.after)}"
+            way = paint(f"{'right' if right else 'wrong'}: {way}", side(right - 0.5), color)
+            gold = "" if each.gold in each[3:] else f" (labelled {visible(each.gold)})"
+            lines.append(f"  {way}{gold}  {visible(each.text)}")
         if self.folder is not None:
             lines.append(f"saved in {self.folder}")
         return "\n".join(lines)

@@ -55,7 +55,8 @@ class Explainer:
         subject: what is read.
         replacement: what a contribution compares with: `no_match`, `zero` or `mean` (see
             `LeaveOneOut`).
-        means: means of the document vector for `mean`; `use_means_of` finds them.
+        means: means of the document vector for `mean`; by default those of the train set, where
+            training saved them with the model. `use_means_of` finds others.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Explainer:
     ) -> None:
         self.subject = subject
         self.replacement = replacement
-        self.means = means
+        self.means = subject.means if means is None else means
 
     @classmethod
     def from_run(cls, folder: str | Path, replacement: Replacement = "no_match") -> Explainer:

@@ -194,9 +194,10 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value + 0.0:.{digits}g}".replace("-", "−")
 
 
-def signed(value: float) -> str:
-    """`value` with two decimals, and with its sign unless these are zero."""
-    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
+def signed(value: float, decimals: int = 2) -> str:
+    """`value` with its sign, unless its decimals are zero."""
+    shown = round(value, decimals)
+    return f"{shown:{'+' if shown else ''}.{decimals}f}".replace("-", "−" if shown else "")
 
 
 def percent(share: float) -> str:

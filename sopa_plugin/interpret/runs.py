@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import write_file
 from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
-from sopa_plugin.interpret.editing import Edited, hold, mask
+from sopa_plugin.interpret.editing import Changed, Edited, hold, mask
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.patterns import PatternsReading
@@ -20,6 +25,8 @@ from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.training.metrics import split_metrics
 from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, dataset_reader
+
+logger = logging.getLogger(__name__)
 
 NO_DOCUMENT = "no document to explain: expected a text or a file with one a line"
 
@@ -65,8 +72,10 @@ class RunReader:
                 know one of the labels.
         """
         labels = list(self.subject.labels)
-        reader = dataset_reader(self.folder)
-        found = reader.read() if data is None else {split: reader.read_file(data, labels)}
+        if data is None:
+            found = self._own
+        else:
+            found = {split: dataset_reader(self.folder).read_file(data, labels)}
         if split not in found:
             raise UserError(
                 f"the run's data have no {split} set; expected one of {', '.join(found)}"
@@ -79,6 +88,11 @@ class RunReader:
                 f"the label '{min(unknown)}' is unknown to the model; expected {', '.join(labels)}"
             )
         return list(found[split]["text"]), [labels.index(names[number]) for number in numbers]
+
+    @cached_property
+    def _own(self) -> Mapping[str, Any]:
+        """The run's own data."""
+        return dataset_reader(self.folder).read()
 
     def patterns(self, texts: Iterable[str], k: int, words: int) -> PatternsReading:
         """Every pattern read over `texts`; replacement `mean` takes those of the train set."""
@@ -133,22 +147,42 @@ class RunReader:
             raise UserError(f"{folder}: exists already; an edited model is saved in a new folder")
         if names:
             self._take_means()
-        dev = self.examples(None, "dev")
-        before = self._measure(*dev)
+        texts, gold = self.examples(None, "dev")
+        before = self.subject.model.log_probabilities(texts)
         edits = mask(self.subject, names, self.explainer.replacement, self.explainer.means)
         edits |= hold(self.subject, values)
-        edited = Edited(edits, before, self._measure(*dev), folder)
+        after = self.subject.model.log_probabilities(texts)
+        edited = Edited(
+            edits,
+            split_metrics("dev", before, gold),
+            split_metrics("dev", after, gold),
+            self._changed(texts, gold, before, after),
+            folder,
+        )
         if folder is not None:
             self._save(edited, folder)
         return edited
 
     def _take_means(self) -> None:
-        """Those of the train set, where they are wanted."""
-        if self.explainer.replacement == "mean":
-            self.explainer.use_means_of(self.examples(None, "train")[0])
+        """Where the run was saved without means that are wanted, takes those of its data."""
+        if self.explainer.replacement != "mean" or self.explainer.means is not None:
+            return
+        try:
+            split, texts = "train", self.examples(None, "train")[0]
+        except UserError:
+            split, texts = "dev", self.examples(None, "dev")[0]
+        told = "%s: saved without the means of its train set: taken over its %s set now"
+        logger.warning(told, self.folder, split)
+        self.explainer.use_means_of(texts)
 
-    def _measure(self, texts: Sequence[str], labels: Sequence[int]) -> dict[str, Any]:
-        return split_metrics("dev", self.subject.model.log_probabilities(texts), labels)
+    def _changed(
+        self, texts: Sequence[str], gold: Sequence[int], *found: NDArray[np.floating]
+    ) -> tuple[Changed, ...]:
+        """The documents with other labels after than before; log-probabilities of both."""
+        numbers = np.stack([gold, *(each.argmax(axis=1) for each in found)], axis=1)
+        labels = np.array(self.subject.labels)[numbers].tolist()
+        differ = np.flatnonzero(numbers[:, 1] != numbers[:, 2]).tolist()
+        return tuple(Changed(n, texts[n], *labels[n]) for n in differ)
 
     def _save(self, edited: Edited, output: Path) -> None:
         output.mkdir(parents=True, exist_ok=True)

@@ -115,6 +115,11 @@ class Subject(ABC):
         """Class scores of a document without a token, `[labels]`, where no part is asked."""
         return None
 
+    @property
+    def means(self) -> Tensor | None:
+        """Means of the document vector over the train set, `[dim]`, where they are known."""
+        return None
+
     @torch.no_grad()
     def classify(self, encoded: Encoded, scores: Tensor) -> Tensor:
         """Class scores `[B, labels]` of documents with the operator's `scores [B, K]`."""
@@ -356,6 +361,11 @@ class ModelSubject(Subject):
     def prior(self) -> Tensor | None:
         prior: Tensor = self.model.class_log_prior
         return prior
+
+    @property
+    def means(self) -> Tensor | None:
+        means: Tensor | None = self.model.document_vector_means
+        return means
 
 
 def _packed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
 from sopa_plugin.registry import check_imported, imported_only
 
 _ROWS_AT_ONCE = 4096
+_MEANS = "document_vector_means"  # key of the record in config.json
 
 
 @Model.register("text_classifier", constructor="from_parts", exist_ok=True)
@@ -177,6 +178,25 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         # one more of each, so that no class is impossible
         self.class_log_prior.copy_((counts + 1).div(counts.sum() + len(counts)).log())
 
+    @property
+    def document_vector_means(self) -> Tensor | None:
+        """Means of the document vector over the training texts, `[dim]`, if they are known."""
+        means = (self.config.sopa_plugin or {}).get(_MEANS)
+        return None if means is None else torch.tensor(means, dtype=torch.float64, device="cpu")
+
+    def take_means_of(self, documents: Documents) -> None:
+        """Keeps the means of the document vector over `documents`; they are saved with the model.
+
+        Reading a model compares with them (see `sopa_plugin.interpret`).
+        """
+        total = torch.zeros(self.encoder.get_output_dim(), dtype=torch.float64, device=self.device)
+        with self._evaluating(), torch.inference_mode():
+            for numbers in self.evaluation_batches(documents):
+                output = self._run(documents, numbers, output_hidden_states=True)
+                total += output.hidden_states[0].double().sum(dim=0)  # type: ignore[index]
+        means = (total / len(documents)).tolist()
+        self.config.sopa_plugin = {**(self.config.sopa_plugin or {}), _MEANS: means}
+
     def scale_logits(self, factor: float) -> None:
         """Scales the head, and with it what pipelines and the compiled classifier answer."""
         self.head.scale(factor)
@@ -194,10 +214,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         logits = torch.zeros(len(documents), len(self.labels), device=self.device)
         with self._evaluating(), torch.inference_mode():
             for numbers in batches:
-                batch = self.make_batch(documents, numbers)
-                batch.pop("labels", None)
-                batch = {name: each.to(self.device) for name, each in batch.items()}
-                found = self(**batch, return_dict=True).logits
+                found = cast(Tensor, self._run(documents, numbers).logits)
                 logits[torch.from_numpy(numbers)] = found.to(logits.dtype)
         return logits
 
@@ -344,6 +361,15 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             yield
         finally:
             self.train(training)
+
+    def _run(
+        self, documents: Documents, numbers: Integers, **options: Any
+    ) -> SequenceClassifierOutput:
+        """What `forward` gives for some documents."""
+        batch = self.make_batch(documents, numbers)
+        batch.pop("labels", None)
+        batch = {name: each.to(self.device) for name, each in batch.items()}
+        return self(**batch, return_dict=True, **options)  # type: ignore[no-any-return]
 
     def _embed(self, token_ids: Tensor) -> Tensor:
         rows: Tensor = self.embedder(token_ids, torch.ones_like(token_ids))

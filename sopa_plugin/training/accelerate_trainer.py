@@ -197,6 +197,7 @@ class AccelerateTrainer(Trainer):
             raise
         state.load_best_weights()
         self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
+        state.model.take_means_of(state.train)
         for each in self.accelerator.trackers:
             each.finish()
         assert tracker.best_epoch is not None

@@ -120,6 +120,7 @@ class Experiment:
         found = getattr(getattr(model, "embedder", None), "found", None)
         if found is not None:
             _log_coverage(found, data, model.tokenizer, self.dataset.is_embedded_sample)
+        _log_overlap(data)
         _log_short_texts(model, data)
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
@@ -318,6 +319,17 @@ def _label_names(data: Dataset) -> list[str]:
     if not isinstance(label, ClassLabel):
         raise UserError("the data have no column `label` of the type ClassLabel")
     return label.names  # type: ignore[no-any-return]
+
+
+def _log_overlap(data: DatasetDict) -> None:
+    """Says how many held-out texts also occur in the training set."""
+    held_out = {split: list(each["text"]) for split, each in data.items() if split != "train"}
+    also = {text for texts in held_out.values() for text in texts}.intersection(
+        data["train"]["text"]
+    )
+    for split, texts in held_out.items():
+        if shared := sum(text in also for text in texts):
+            logger.info("%d of %d %s texts also occur in train", shared, len(texts), split)
 
 
 def _log_short_texts(model: Any, data: DatasetDict) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.editing import hold, mask
+from sopa_plugin.interpret.editing import Changed, Edited, hold, mask
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier, load_model
 
@@ -66,6 +66,48 @@ def test_a_held_pattern_is_constant(make_model: Callable[..., TextClassifier]) -
     assert np.allclose(model.log_probabilities(texts), expected, atol=1e-5)
 
 
+def test_what_is_masked_is_held_at_the_mean_that_training_saved(
+    make_model: Callable[..., TextClassifier], tmp_path: Path
+) -> None:
+    model = make_model()
+    documents = model.encode_texts(TEXTS)
+    model.take_means_of(documents)
+    batch = model.make_batch(documents, np.arange(len(TEXTS)))
+    vectors = model(**batch, output_hidden_states=True).hidden_states[0].detach()
+    model.save(tmp_path)
+    loaded = load_model(tmp_path)
+    assert isinstance(loaded, TextClassifier)
+    subject = ModelSubject(loaded)
+    found = mask(subject, ["2-1", "5-2"])
+    for name, value in found.items():
+        mean = vectors[:, subject.number(name)].double().mean()
+        assert value == pytest.approx(float(mean), rel=1e-6)
+        vectors[:, subject.number(name)] = mean
+    texts = [text for text in TEXTS if text]
+    expected = model.head(vectors[[bool(text) for text in TEXTS]]).log_softmax(-1)
+    assert np.allclose(loaded.log_probabilities(texts), expected.detach().numpy(), atol=1e-5)
+
+
+def test_an_edit_tells_what_it_changed_and_warns_of_a_loss() -> None:
+    def figures(accuracy: float) -> dict[str, float]:
+        return {"dev_accuracy": accuracy, "dev_macro_f1": 0.5, "dev_loss": 1.0, "dev_examples": 200}
+
+    changed = (Changed(3, "fine", "good", "bad", "good"), Changed(5, "dull", "bad", "bad", "good"))
+    edited = Edited({"2-1": 0.5}, figures(0.8), figures(0.785), changed, None)
+    lines = edited.to_text().splitlines()
+    assert lines[1] == "WARNING: dev accuracy falls by 1.5 points: these patterns are needed"
+    assert "    dev loss  1.0000 -> 1.0000  (0.0000)" in edited.to_text()
+    assert lines[-3:] == [
+        "another label for 2 of 200 dev documents",
+        "  wrong: bad -> good  dull",
+        "  right: bad -> good  fine",
+    ]
+    assert edited.to_dict()["changed"][1]["document"] == 5
+    mild = Edited({"2-1": 0.5}, figures(0.8), figures(0.79), (), None)
+    assert mild.warning == ""
+    assert "WARNING" not in mild.to_text()
+
+
 @pytest.mark.parametrize("replacement", ["no_match", "zero"])
 def test_an_edited_model_is_saved_and_loaded(
     replacement: str, make_model: Callable[..., TextClassifier], tmp_path: Path
@@ -90,7 +132,7 @@ def test_a_blocked_pattern_leaves_training_finite(
     make_model: Callable[..., TextClassifier],
 ) -> None:
     model = make_model()
-    mask(ModelSubject(model), ["5-1"])
+    mask(ModelSubject(model), ["5-1"], "no_match")
     model.train()
     batch = model.make_batch(model.encode_texts(TEXTS, [0, 1, 2, 0, 1]), np.arange(5))
     model(**batch).loss.backward()
@@ -108,11 +150,11 @@ def test_a_pattern_that_is_held_is_not_held_again(
     loaded = load_model(tmp_path)
     assert isinstance(loaded, TextClassifier)
     for subject in (ModelSubject(model), ModelSubject(loaded)):
-        for edit in (lambda: hold(subject, {"2-1": 5.0}), lambda: mask(subject, ["2-1"])):  # noqa: B023
+        for edit in (lambda: hold(subject, {"2-1": 5.0}), lambda: mask(subject, ["2-1"], "zero")):  # noqa: B023
             with pytest.raises(UserError, match="2-1 is held at 3 already: edit the original"):
                 edit()
     # One that only matches nothing is still seen.
-    mask(ModelSubject(model), ["3-1"])
+    mask(ModelSubject(model), ["3-1"], "no_match")
     expected = odds(model)
     hold(ModelSubject(model), {"3-1": 40.0})
     assert not np.allclose(odds(model), expected)
@@ -127,7 +169,7 @@ def test_arcs_that_cannot_score_zero_are_not_blocked(
     )
     before = model.log_probabilities(TEXTS)
     with pytest.raises(UserError, match=f"'sum_product' over encoding '{encoding}': take repl"):
-        mask(ModelSubject(model), ["2-1"])
+        mask(ModelSubject(model), ["2-1"], "no_match")
     assert np.array_equal(model.log_probabilities(TEXTS), before)
     mask(ModelSubject(model), ["2-1"], "zero")
     assert np.isfinite(model.log_probabilities(TEXTS)).all()
@@ -138,8 +180,8 @@ def test_what_cannot_be_done_is_said(make_model: Callable[..., TextClassifier]) 
     with pytest.raises(UserError, match="no pattern is called '7-1'"):
         mask(ModelSubject(model), ["7-1"])
     with pytest.raises(UserError, match="needs a data set"):
-        mask(ModelSubject(model), ["2-1"], "mean")
-    assert mask(ModelSubject(model), [], "mean") == {}
+        mask(ModelSubject(model), ["2-1"])
+    assert mask(ModelSubject(model), []) == {}
     with pytest.raises(
         UserError, match=r"2-1 cannot be held at 1e\+300: too large for torch.float"
     ):

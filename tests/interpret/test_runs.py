@@ -330,14 +330,15 @@ def test_a_report_is_one_page_with_all_of_it(call: Call, run: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("action", "replacement"), [("mask", "no_match"), ("silence", "mean")], ids=str
+    ("action", "replacement"), [("mask", "no_match"), ("silence", None)], ids=str
 )
 def test_masking_shows_dev_figures_and_saves_a_copy(
-    action: str, replacement: str, call: Call, run: Path, tmp_path: Path
+    action: str, replacement: str | None, call: Call, run: Path, tmp_path: Path
 ) -> None:
     before = {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
     copy = tmp_path / "edited"
-    arguments = (action, "2-1", "4-3", "--replacement", replacement, "--format", "json")
+    arguments = [action, "2-1", "4-3", "--format", "json"]
+    arguments += ["--replacement", replacement] * (replacement is not None)
     found = json.loads(call(*arguments, "-s", str(copy)))
     metrics = json.loads((run / "metrics.json").read_text())
     assert found["before"]["dev_accuracy"] == pytest.approx(metrics["best_validation_accuracy"])
@@ -351,6 +352,12 @@ def test_masking_shows_dev_figures_and_saves_a_copy(
     compiled = load_compiled(copy)
     assert compiled is not None
     assert np.allclose(compiled.log_probabilities(texts), predicted, atol=1e-4)
+    before_edit = load_model(run).log_probabilities(texts).argmax(axis=1)
+    differ = np.flatnonzero(predicted.argmax(axis=1) != before_edit).tolist()
+    assert [each["document"] for each in found["changed"]] == differ
+    assert all(each["text"] == texts[each["document"]] for each in found["changed"])
+    for each in found["changed"]:
+        assert each["after"] == ("negative", "positive")[predicted[each["document"]].argmax()]
     told = "matches nothing" if replacement == "no_match" else "held at"
     assert f"- 2-1 {told}" in (copy / "README.md").read_text()
     # Whoever may read the run's config may read the copy.
@@ -371,14 +378,22 @@ def test_fixing_a_pattern_at_a_value(call: Call) -> None:
         call("fix", "2-1=3", "4-1=1", "2-1=2")
 
 
-def test_the_mean_is_that_of_the_training_set(run: Path) -> None:
-    reader = RunReader(run, "mean")
-    reader.patterns(["a moving film"], k=1, words=0)
-    found = reader.explainer.means
-    reader.explainer.use_means_of(reader.examples(None, "train")[0])
-    assert found is not None
-    assert reader.explainer.means is not None
-    assert found.tolist() == pytest.approx(reader.explainer.means.tolist())
+def test_the_mean_is_that_of_the_training_set(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As training saved it; of a run of an earlier version, taken when it is wanted."""
+    old = tmp_path / "old"
+    shutil.copytree(run, old, ignore=shutil.ignore_patterns("digests.json"))
+    config = json.loads((old / "config.json").read_text())
+    stored = config["sopa_plugin"].pop("document_vector_means")
+    (old / "config.json").write_text(json.dumps(config))
+    for folder, told in ((run, ""), (old, "taken over its train set now")):
+        reader = RunReader(folder, "mean")
+        reader.patterns(["a moving film"], k=1, words=0)
+        assert reader.explainer.means is not None
+        assert reader.explainer.means.tolist() == pytest.approx(stored, rel=1e-5)
+        assert told in caplog.text
+        assert bool(caplog.text) == bool(told)
 
 
 def test_what_has_no_patterns_is_refused(tmp_path: Path) -> None:

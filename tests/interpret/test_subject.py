@@ -124,7 +124,7 @@ def test_changed_models_are_compiled_anew(make_model: Callable[..., TextClassifi
     explainer = Explainer.from_model(make_model())
     assert isinstance(explainer.subject, ModelSubject)
     assert explainer.patterns(TEXTS)["3-1"].matches
-    mask(explainer.subject, ["3-1"])
+    mask(explainer.subject, ["3-1"], "no_match")
     assert explainer.subject.compiled is None
     assert explainer.matches(TEXTS[0])["3-1"] is None
     assert not explainer.patterns(TEXTS)["3-1"].matches

@@ -57,6 +57,19 @@ def test_a_run_leaves_everything(
     log = (run / "train.log").read_text()
     assert sum(" epoch " in line for line in log.splitlines()) == 4
     assert "embedded sample" in caplog.messages[0]
+    means = json.loads((run / "config.json").read_text())["sopa_plugin"]["document_vector_means"]
+    assert np.isfinite(means).all()
+
+
+def test_texts_that_are_held_out_and_trained_on_are_told(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.csv").write_text(f"text,label\na,x\nb,y\n{split},y\n")
+    data = {"type": "text", "path": str(tmp_path)}
+    with caplog.at_level(logging.INFO, logger="sopa_plugin"):
+        run_experiment(config(dataset=data, trainer__num_epochs=1), tmp_path / "run")
+    assert "2 of 3 dev texts also occur in train" in caplog.text
 
 
 def test_the_saved_model_is_the_best_one(config: Config, tmp_path: Path) -> None:

@@ -136,7 +136,6 @@ class DatasetReader(ABC, Registrable):
         train = splits["train"]
         self._check_labels(splits)
         names = self.class_names(train)
-        split_tools.log_overlap(splits)
         if self.max_train_examples is not None:
             splits["train"] = split_tools.subsample(
                 train, self.max_train_examples, self.subsample_seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -234,21 +234,3 @@ def class_names(labels: Iterable[str]) -> list[str]:
     if all(INTEGER.fullmatch(name) for name in names):
         return sorted(names, key=int)
     return sorted(names)
-
-
-def log_overlap(splits: Mapping[str, Examples]) -> None:
-    """Says how many held-out texts also occur in the training set."""
-    for split in ("dev", "test"):
-        texts = splits[split].text.take(pyarrow.array(splits[split].rows))
-        shared = compute.sum(compute.is_in(texts, _also_in(splits["train"], texts))).as_py()
-        if shared:
-            logger.info("%d of %d %s texts also occur in train", shared, len(texts), split)
-
-
-def _also_in(train: Examples, texts: ChunkedArray) -> pyarrow.Array:
-    """Which of the `texts` are training texts; looked up so, since there are fewer of them."""
-    wanted = compute.unique(texts)
-    kept = np.zeros(len(train.text), dtype=np.bool_)
-    kept[train.rows] = True
-    found = compute.is_in(train.text, wanted).to_numpy() & kept
-    return compute.unique(train.text.filter(pyarrow.array(found)))
