@@ -10,11 +10,13 @@ import argparse
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from sopa_plugin.errors import UserError, brief, set_up_logging, visible
+from sopa_plugin.files import RUN_CONFIG, read_json
 from sopa_plugin.registry import (
     ConfigError,
     build,
@@ -23,6 +25,9 @@ from sopa_plugin.registry import (
     load_config,
     missing_files,
 )
+
+if TYPE_CHECKING:
+    from sopa_plugin.data.stream import Documents
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
@@ -130,6 +135,52 @@ def add_device(parser: argparse.ArgumentParser, default: str = "a GPU if there i
     parser.add_argument(
         "--device", default=None, help=f"cpu, cuda, cuda:1, ...; by default {default}"
     )
+
+
+def add_input(parser: argparse.ArgumentParser, option: str) -> None:
+    """How a file of documents is read, which `open_input` does; `option` says its format."""
+    parser.add_argument(
+        option,
+        dest="input_format",
+        choices=("text", "csv", "tsv", "jsonl", "parquet"),
+        help="what the input is: a document a line (text), or a table; by default what its suffix "
+        "says, else JSON lines if the first line is an object",
+    )
+    parser.add_argument(
+        "--text-column", metavar="NAME", help="of tables, by default that of the run's own data"
+    )
+    parser.add_argument(
+        "--encoding", help="of tables that are no Parquet, by default that of the run's own data"
+    )
+
+
+@contextmanager
+def open_input(args: argparse.Namespace, path: str | None) -> Iterator[tuple[BinaryIO, Documents]]:
+    """A file that is open, or stdin, and its documents, read as the options of `add_input` say."""
+    from sopa_plugin.data.readers.sources import encoding_problem
+    from sopa_plugin.data.stream import format_of, open_documents
+
+    path = None if path == "-" else path
+    name = path or "input"
+    if path is None and sys.stdin is None:
+        raise UserError("the standard input is closed; name a file with -i")
+    if args.text_column and (args.input_format or format_of(name) or "text") == "text":
+        raise UserError(f"{name}: --text-column is for tables; say by its format that it is one")
+    if args.encoding and (problem := encoding_problem(args.encoding)):
+        raise UserError(f"--encoding: {problem}")
+    file, form = Path(args.run, RUN_CONFIG), args.input_format
+    run = read_json(file, "the config of a run") if file.exists() else None
+    params = run.get("dataset") if isinstance(run, dict) else None
+    layout = dict(params) if isinstance(params, dict) else {}
+    layout |= {key: each for key, each in vars(args).items() if each}
+    keys = layout.keys() & {"text_column", "encoding", "column_names"}
+    with ExitStack() as files:
+        try:
+            source = files.enter_context(Path(path).open("rb")) if path else sys.stdin.buffer
+        except OSError as error:
+            raise UserError(f"{name}: cannot be read ({error.strerror})") from error
+        documents = open_documents(source, name, form, **{key: layout[key] for key in keys})
+        yield source, files.enter_context(documents)
 
 
 def choose_device(device: str | None) -> str:

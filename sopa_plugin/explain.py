@@ -7,8 +7,6 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +14,11 @@ from sopa_plugin.cli import (
     add_accept_changed,
     add_device,
     add_include_package,
+    add_input,
     check_output,
     choose_device,
     make_parser,
+    open_input,
     run_command,
     whole_number,
 )
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
     reader.check_names(args.names)
     if args.lines:
-        texts: Iterable[str] = _lines(args.lines)
+        texts: Iterable[str] = _texts(args, args.lines)
     else:
         texts, _ = reader.examples(args.data, args.split or "train")
     reading = reader.patterns(texts, args.k, args.words)
@@ -59,7 +59,7 @@ def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
 
 
 def _document(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    texts = args.text or _lines(args.input or "-")
+    texts = args.text or _texts(args, args.input or "-")
     if args.activations:
         return reader.activations(texts, args.activations)
     return reader.documents(texts, args.target, args.shown or 10)
@@ -101,8 +101,9 @@ def _parser() -> argparse.ArgumentParser:
         "--automaton", action="store_true", help="draw automata (html, svg) instead of phrases"
     )
     _add_data(patterns, "train").add_argument(
-        "--lines", metavar="FILE", help="read this text, a document a line (- stdin)"
+        "--lines", metavar="FILE", help="read these documents, as with -i of document"
     )
+    add_input(patterns, "--input-format")
     _finish(patterns, _patterns, ("text", "json", "html", "svg"))
 
     document = actions.add_parser("document", help="why documents get their labels")
@@ -110,7 +111,10 @@ def _parser() -> argparse.ArgumentParser:
     documents.add_argument(
         "text", nargs="*", type=_text, default=[], help="documents; by default stdin, one a line"
     )
-    documents.add_argument("-i", "--input", metavar="FILE", help="a document a line (- stdin)")
+    documents.add_argument(
+        "-i", "--input", metavar="FILE", help="a document a line, or a table (- stdin)"
+    )
+    add_input(document, "--input-format")
     document.add_argument("--target", metavar="LABEL", help="explain this label, not the predicted")
     document.add_argument("--shown", type=_COUNT, help="contributions shown (default 10)")
     document.add_argument(
@@ -240,19 +244,11 @@ def _write(explanation: Explanation, form: str, output: str | None) -> None:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-def _lines(path: str) -> Iterator[str]:
-    """The lines of a file, one at a time."""
-    from sopa_plugin.data.stream import decode_line, read_lines
-
-    name = "input" if path == "-" else path
-    if path == "-" and sys.stdin is None:
-        raise UserError("the standard input is closed; name a file with -i")
-    try:
-        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as source:
-            for number, line in enumerate(chain.from_iterable(read_lines(source)), start=1):
-                yield decode_line(line, f"{name}: line {number}")
-    except OSError as error:
-        raise UserError(f"{name}: cannot be read ({error.strerror})") from error
+def _texts(args: argparse.Namespace, path: str) -> Iterator[str]:
+    """The documents of a file, one at a time."""
+    with open_input(args, path) as (_, documents):
+        for texts, _ in documents.blocks():
+            yield from texts
 
 
 def _text(text: str) -> str:

@@ -16,6 +16,8 @@ from sopa_plugin.errors import UserError, shortened
 
 DIGESTS = "digests.json"
 """In a saved model's folder: a digest (BLAKE2b, 128 bits) of each file that decides an answer."""
+RUN_CONFIG = "experiment.json"
+"""In a run's folder: its config with every default filled in."""
 DEEPEST = 100
 """How many levels of lists and objects a config may have."""
 _ANY_SIZE = 10_000  # an object of so many parts is built at once

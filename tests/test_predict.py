@@ -7,16 +7,15 @@ import json
 import os
 import threading
 from collections.abc import Sequence
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 
-from sopa_plugin.data.stream import BLOCK
+from sopa_plugin.data.stream import BLOCK, open_documents
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model
 from sopa_plugin.predict import predict_stream
-
-DEEP = b"[" * 990 + b"]" * 990  # read by a short stack, written by a longer one
 
 
 class ByLength(Model):
@@ -33,10 +32,15 @@ class ByLength(Model):
         return np.log(np.stack([1 / (1 + lengths), lengths / (1 + lengths) + 1e-300], axis=1))
 
 
-def predict(data: bytes, format: str = "auto") -> list[dict]:
-    output = io.StringIO()
-    predict_stream(ByLength(), io.BytesIO(data), output, format)  # type: ignore[arg-type]
-    return [json.loads(line) for line in output.getvalue().split("\n")[:-1]]
+def answer(source: BinaryIO, output: BinaryIO, format: str | None, model: Model) -> None:
+    with open_documents(source, "input", format) as documents:
+        predict_stream(model, documents, output)
+
+
+def predict(data: bytes, format: str | None = None) -> list[dict]:
+    output = io.BytesIO()
+    answer(io.BytesIO(data), output, format, ByLength())
+    return [json.loads(line) for line in output.getvalue().split(b"\n")[:-1]]
 
 
 def test_text_lines_in_order() -> None:
@@ -56,21 +60,24 @@ def test_text_lines_in_order() -> None:
         (b"\xef\xbb\xbfa\nb", ["a", "b"]),
         ("a\u2028b\x85c\x0cd\n".encode(), ["a\u2028b\x85c\x0cd"]),
         (b"x" * (3 * BLOCK) + b"\ny", ["x" * (3 * BLOCK), "y"]),
-        (b'{"text": 1}\n', ['{"text": 1}']),
+        (b'{"text": 1\n', ['{"text": 1']),
+        (b'{"text": "a"}\n\n{"text": null}\n', ["a", None]),
     ],
-    ids=["empty", "one-empty", "no-end", "crlf", "bom", "odd-separators", "long", "brace"],
+    ids=["empty", "one-empty", "no-end", "crlf", "bom", "odd-separators", "long", "brace", "json"],
 )
 def test_lines_as_they_come(data: bytes, texts: list[str]) -> None:
     assert [answer["text"] for answer in predict(data)] == texts
 
 
 def test_a_gold_label_is_kept() -> None:
-    (answer,) = predict(b'{"text": "a", "label": "gold"}')
-    assert list(answer) == ["text", "input_label", "label", "probabilities"]
-    assert answer["input_label"] == "gold"
-    (again,) = predict(json.dumps(answer).encode())
-    assert again["input_label"] == "gold"
-    assert again["input_input_label"] == answer["label"]
+    first, second = predict(b'{"text": "a", "label": "gold"}\n{"text": "b"}\n')
+    assert list(first) == ["text", "label", "predicted_label", "probabilities"]
+    assert first["label"] == "gold"
+    assert list(second) == ["text", "predicted_label", "probabilities"]  # as in rows before
+    (again,) = predict(json.dumps(first).encode())
+    assert {key: again[key] for key in first} == first
+    assert again["predicted_predicted_label"] == first["predicted_label"]
+    assert again["predicted_probabilities"] == first["probabilities"]
 
 
 def test_json_lines_keep_their_keys() -> None:
@@ -80,11 +87,26 @@ def test_json_lines_keep_their_keys() -> None:
     assert list(answers[0]) == ["id", "text", "label", "probabilities"]
 
 
-def test_keys_that_an_answer_has_too_are_kept_under_another_name() -> None:
-    (answer,) = predict(b'{"text": "ab", "label": "given", "probabilities": 7}\n')
-    assert answer["label"] == "long"
-    assert answer["input_label"] == "given"
-    assert answer["input_probabilities"] == 7
+def test_an_object_stays_as_it_was_written() -> None:
+    lines = [
+        rb' {"n": [1.0, 1e400, {"deep": null}], "text" : "caf\u00e9", "id": 7.50} ',
+        b'{"text":"", "half": "\\udc00", "deep": ' + b"[" * 500 + b"]" * 500 + b"}",
+    ]
+    output = io.BytesIO()
+    answer(io.BytesIO(b"\r\n".join(lines)), output, "jsonl", ByLength())
+    for line, written in zip(lines, output.getvalue().splitlines(), strict=True):
+        assert written.startswith(line.rstrip().removesuffix(b"}") + b', "label": "')
+
+
+def test_lines_are_those_of_json() -> None:
+    class Odd(ByLength):
+        labels = ['50 % "off"', "\u2028é\n%s"]  # noqa: RUF012
+
+    output = io.BytesIO()
+    answer(io.BytesIO('a "b" %s\\ \t\x01\u2028é'.encode()), output, "text", Odd())
+    (line,) = output.getvalue().decode().split("\n")[:-1]
+    assert line == json.dumps(json.loads(line), ensure_ascii=False)
+    assert list(json.loads(line)["probabilities"]) == Odd.labels
 
 
 def test_escapes_that_are_characters_are_taken() -> None:
@@ -93,19 +115,19 @@ def test_escapes_that_are_characters_are_taken() -> None:
 
 
 def test_lines_beyond_a_block_stay_in_order_and_memory_is_bounded() -> None:
-    model, output = ByLength(), io.StringIO()
+    model, output = ByLength(), io.BytesIO()
     lines = [f"line {number}" for number in range(30_000)]
-    predict_stream(model, io.BytesIO("\n".join(lines).encode()), output)
-    answers = [json.loads(line)["text"] for line in output.getvalue().split("\n")[:-1]]
+    answer(io.BytesIO("\n".join(lines).encode()), output, None, model)
+    answers = [json.loads(line)["text"] for line in output.getvalue().split(b"\n")[:-1]]
     assert answers == lines
     assert model.largest <= BLOCK // len("line 0")
 
 
 def test_a_line_is_answered_before_the_next_is_written() -> None:
     read, write = os.pipe()
-    answers, answer = os.pipe()
-    with os.fdopen(read, "rb") as source, os.fdopen(answer, "w") as output:
-        thread = threading.Thread(target=predict_stream, args=(ByLength(), source, output))
+    answers, end = os.pipe()
+    with os.fdopen(read, "rb") as source, os.fdopen(end, "wb") as output:
+        thread = threading.Thread(target=answer, args=(source, output, None, ByLength()))
         thread.start()
         with os.fdopen(answers) as reader:
             os.write(write, b"first\n")
@@ -119,25 +141,28 @@ def test_a_line_is_answered_before_the_next_is_written() -> None:
 @pytest.mark.parametrize(
     ("data", "format", "message"),
     [
-        (b"fine\ncaf\xe9\n", "auto", r"input line 2: not UTF-8 \(byte 0xe9\)"),
-        (b'{"text": "a"}\n{"text": \n', "auto", "input line 2: not JSON"),
-        (b'{"text": "a"}\n{"words": "a"}\n', "auto", 'input line 2: expected an object .* "text"'),
-        (b"plain\n", "json", "input line 1: not JSON"),
-        (b'{"text": "a"}\n{"text": "\\ud800 film"}\n', "auto", "input line 2: .* surrogate pair"),
-        (b'{"text": "\\ud800 film"}\n', "auto", r"input line 1: .* \('\\ud800'\)"),
-        (b'{"text": "a"}\n{"text": "b", "id": "\\udc00"}\n', "json", "input line 2: .* surrogate"),
-        (b'{"text": "a"}\n\n{"text": "b"}\n', "auto", 'input line 2: blank, .* {"text": ""}'),
-        (b'{"text": "a"}\n' + b"[" * 100_000 + b"\n", "auto", "input line 2: not JSON"),
-        (b'{"text": "a"}\n{"text": "b", "n": ' + DEEP + b"}\n", "auto", "input line 2: n"),
-        (b'{"text": "a"}\n{"text": "b", "n": 1e400}\n', "auto", "input line 2: .*1e400"),
-        (b'{"text": "a"}\n{"text": "b", "n": -Infinity}\n', "auto", "input line 2: .*Infinity"),
-        (b'{"text": "a"}\n{"text": "b", "n": NaN}\n', "auto", "input line 2: .*NaN"),
+        (b"fine\ncaf\xe9\n", None, r"input:2: not UTF-8 \(byte 0xe9\)"),
+        (b'{"text": "a"}\n{"text": \n', None, "input:2: not JSON"),
+        (
+            b'{"text": "a"}\n{"words": "a"}\n',
+            None,
+            "input:2: expected one column 'text'; .*'words'",
+        ),
+        (b"plain\n", "jsonl", "input:1: not JSON"),
+        (b'{"text": "a"}\n{"text": "\\ud800 film"}\n', None, "input:2: .* surrogate pair"),
+        (b'{"text": "\\ud800 film"}\n', None, r"input:1: .* \('\\ud800'\)"),
+        (b'{"text": "a"}\n' + b"[" * 100_000 + b"\n", None, "input:2: not JSON"),
+        (b'{"text": "a"}\n{"text": "b", "n": -Infinity}\n', None, "input:2: .*Infinity"),
+        (b'{"text": "a"}\n{"text": "b", "n": NaN}\n', None, "input:2: .*NaN"),
+        (b'{"message": "a"}\n', None, "input:1: .*'message'. Give --text-column"),
+        (b'{"text": 1}\n', None, "input:1: 'text' is not text: 1"),
+        (b'{"text": "a"}\n{"text": "b", "text": "c"}\n', None, "input:2: .*key comes twice"),
     ],
 )
 def test_a_faulty_line_is_named_and_those_before_it_are_answered(
-    data: bytes, format: str, message: str
+    data: bytes, format: str | None, message: str
 ) -> None:
-    output = io.StringIO()
+    output = io.BytesIO()
     with pytest.raises(UserError, match=message):
-        predict_stream(ByLength(), io.BytesIO(data), output, format)  # type: ignore[arg-type]
-    assert output.getvalue().count("\n") == ("line 2" in message)
+        answer(io.BytesIO(data), output, format, ByLength())
+    assert output.getvalue().count(b"\n") == message.startswith("input:2")

@@ -1,54 +1,378 @@
-"""A stream of lines, each a document: plain text, or a JSON object with a key `text`."""
+"""Documents of a file or stream, block by block, and answers written beside what they are from.
+
+Memory does not grow with the source: what has been read is answered before more is.
+"""
 
 from __future__ import annotations
 
+import codecs
+import csv
+import gzip
 import io
 import json
-import math
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Literal
+import logging
+import shutil
+import tempfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from json.encoder import encode_basestring as quoted
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
-from sopa_plugin.data.readers.sources import HEAD, check_encodable, line_end
-from sopa_plugin.errors import UserError
+from numpy.typing import NDArray
 
-Format = Literal["auto", "text", "json"]
+from sopa_plugin.data.readers.sources import (
+    HEAD,
+    check_encodable,
+    find_delimiter,
+    line_end,
+    read_cells,
+    read_header,
+    read_lines,
+    unique_keys,
+)
+from sopa_plugin.errors import UserError, listed, shortened
 
+FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
 BLOCK = 2**16  # bytes read at once: some hundred sentences
+ROWS = 1000  # of a table, read at once
 CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
 """What to do with text that is not UTF-8."""
 
 _BOM = b"\xef\xbb\xbf"
+Predict = Callable[[list[str]], NDArray[Any]]
+"""Texts to probabilities of the classes, `[texts, labels]`."""
+logger = logging.getLogger(__name__)
 
 
-def read_documents(source: BinaryIO, format: Format = "auto") -> Iterator[list[dict[str, Any]]]:
-    """The documents that are there to be read, again and again: records with a `text` at least.
+class Documents(ABC):
+    """Documents, each with the row that it is in.
 
-    A blank line of text is a document with no token, a blank line among JSON is an error.
+    A text that is empty or missing is a document with no token, which is said of the first in a
+    table or JSON lines. An answer that a row has a column for stands under `predicted_` and its
+    name, so that the row keeps what it has.
+
+    Attributes:
+        name: of the source, for messages.
+        form: as which answers are written.
+    """
+
+    form: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._names: dict[str, str] = {}
+        self._lacks_text = False
+
+    @abstractmethod
+    def blocks(self) -> Iterator[tuple[list[str], Any]]:
+        """Some texts and their rows, again and again; `UserError` names a row that is none."""
+
+    @abstractmethod
+    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
+        """The rows as they were, each with its label and the probabilities after what it has."""
+
+    def _answers(
+        self, predict: Predict, labels: Sequence[str]
+    ) -> Iterator[tuple[Any, list[str], NDArray[Any]]]:
+        """Rows of a block with their labels and probabilities."""
+        for texts, rows in self.blocks():
+            if texts:
+                found = predict(texts)
+                yield rows, [labels[each] for each in found.argmax(1).tolist()], found
+
+    def _text(self, text: str | None, where: str) -> str:
+        if not text or text.isspace():
+            if not self._lacks_text:
+                logger.warning("%s: no text; such rows have the answer for no token", where)
+            self._lacks_text = True
+        return text or ""
+
+    def _free(self, name: str, taken: Collection[str]) -> str:
+        free = self._names.get(name, name)  # as in the rows before
+        while free in taken:
+            self._names[name] = free = f"predicted_{free}"
+            logger.warning("%s: has its own %r; the answer is %r", self.name, name, free)
+        return free
+
+    def _columns(self, taken: Collection[str], labels: Sequence[str]) -> list[str]:
+        """The columns of answers in a table."""
+        return [
+            self._free(each, taken) for each in ("label", *map("probability_{}".format, labels))
+        ]
+
+
+class Lines(Documents):
+    """Lines of plain text, or of JSON objects, as they come; blank ones among JSON are none.
+
+    Answers are lines of JSON: `text`, or a line's own object as it was written, with `label` and
+    `probabilities {label: p}`.
 
     Arguments:
-        source: UTF-8 lines.
-        format: what a line holds; `auto` is `json` if the first line is such an object.
-
-    Raises `UserError`, once what comes before has been yielded, naming the line that is not UTF-8,
-    not such an object, or has half of a surrogate pair in it.
+        source: UTF-8.
+        text_column: the key of the text in objects.
+        is_json: what a line holds; None: JSON if the first is an object.
     """
-    number = 0
-    for lines in read_lines(source):
-        records: list[dict[str, Any]] = []
+
+    form = "jsonl"
+
+    def __init__(
+        self, source: BinaryIO, name: str, text_column: str = "text", is_json: bool | None = None
+    ) -> None:
+        super().__init__(name)
+        self.source, self.text_column, self.is_json = source, text_column, is_json
+
+    def blocks(self) -> Iterator[tuple[list[str], list[tuple[str, ...]]]]:
+        """Rows: the answer up to its label, and the names of its two keys.
+
+        What comes before a faulty line is yielded before it is an error.
+        """
+        number = 0
+        for lines in split_lines(self.source):
+            texts: list[str] = []
+            rows: list[tuple[str, ...]] = []
+            try:
+                for line in lines:
+                    number += 1
+                    text = _decoded(line, where := f"{self.name}:{number}")
+                    if self.is_json is None:
+                        self.is_json = _is_object(text)
+                    if not self.is_json:
+                        texts.append(text)
+                        rows.append((f'{{"text": {quoted(text)}', "label", "probabilities"))
+                    elif text.strip():
+                        record = self._record(text, where)
+                        texts.append(self._text(record[self.text_column], where))
+                        keys = (self._free(each, record) for each in ("label", "probabilities"))
+                        rows.append((text.rstrip()[:-1].rstrip(), *keys))
+            except UserError:
+                yield texts, rows
+                raise
+            yield texts, rows
+
+    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
+        # as json.dumps would write it, which is slower; %r writes a float as it does
+        shares = ", ".join(f"{quoted(label).replace('%', '%%')}: %r" for label in labels)
+        line = f'%s, "%s": %s, "%s": {{{shares}}}}}\n'
+        names = [quoted(label) for label in labels]
+        for rows, best, found in self._answers(predict, names):
+            answers = zip(rows, best, found.tolist(), strict=True)
+            yield "".join(
+                [line % (row, key, name, keys, *each) for (row, key, keys), name, each in answers]
+            ).encode()
+
+    def _record(self, text: str, where: str) -> dict[str, Any]:
         try:
-            for line in lines:
-                number += 1
-                text = decode_line(line, f"input line {number}")
-                if format == "auto":
-                    format = "json" if _is_object(text) else "text"
-                records.append(_record(text, number) if format == "json" else {"text": text})
-        except UserError:
-            yield records
-            raise
-        yield records
+            record = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
+            if not isinstance(record, dict):
+                raise ValueError("no object")
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"{where}: not JSON ({error}); expected an object a line, or give --format text"
+            ) from error
+        _check_column(self.text_column, list(record), where)
+        found = record[self.text_column]
+        if found is not None and not isinstance(found, str):
+            raise UserError(f"{where}: {self.text_column!r} is not text: {shortened(found)}")
+        if "\\u" in text:  # only an escape can spell half of a surrogate pair
+            check_encodable(found or "", where)
+        return record
 
 
-def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
+class Rows(Documents):
+    """A `.csv` or `.tsv` file, read as by the reader `text`, with answers in columns of their own.
+
+    Arguments:
+        column: of the text.
+        names: of the columns, where the first row does not name that of the text.
+        form: `csv` or `tsv`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        column: str,
+        encoding: str,
+        names: Sequence[str] | None,
+        form: str,
+    ) -> None:
+        super().__init__(name)
+        delimiter = "\t" if form == "tsv" else find_delimiter(path, encoding, names, [column])
+        header = read_header(path, delimiter, encoding)
+        self.first_row = 0 if names and column not in header else 1
+        self.header = header if self.first_row else list(names or ())
+        _check_column(column, self.header, f"{name}:1")
+        self.form, self.column = form, self.header.index(column)
+        self.path, self.encoding, self.delimiter = path, encoding, delimiter
+
+    def blocks(self) -> Iterator[tuple[list[str], list[list[str]]]]:
+        rows = islice(self._rows(), self.first_row, None)
+        while block := list(islice(rows, ROWS)):
+            texts = [self._text(row[self.column], f"{self.name}:{line}") for line, row in block]
+            yield texts, [row for _, row in block]
+
+    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
+        write = self._writer()
+        added = self._columns(self.header, labels)
+        yield write([[*row, *added] for _, row in islice(self._rows(), self.first_row)])
+        for rows, best, found in self._answers(predict, labels):
+            answers = zip(rows, best, found.tolist(), strict=True)
+            yield write([[*row, label, *each] for row, label, each in answers])
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        return read_cells(self.path, self.delimiter, self.encoding, self.header)
+
+    def _writer(self) -> Callable[[list[list[Any]]], bytes]:
+        """Rows to bytes, with the file's own line ends, encoding and byte order mark."""
+        _, first = next(read_lines(self.path, self.encoding, keep_ends=True))
+        end = first[len(first.rstrip("\r\n")) :] or "\n"
+        encoding = self.encoding
+        with self.path.open("rb") as file:
+            if file.read(len(_BOM)) == _BOM and codecs.lookup(encoding).name == "utf-8":
+                encoding = "utf-8-sig"
+        encoder = codecs.getincrementalencoder(encoding)()
+        written: list[str] = []
+        # csv quotes those line ends only that are its own
+        sink = SimpleNamespace(write=lambda row: written.append(row.removesuffix("\r\n") + end))
+        writer = csv.writer(sink, delimiter=self.delimiter, lineterminator="\r\n")
+
+        def write(rows: list[list[Any]]) -> bytes:
+            written.clear()
+            if self.delimiter == "\t":  # read without quoting
+                written.extend("\t".join(map(str, row)) + end for row in rows)
+            else:
+                writer.writerows(rows)
+            return encoder.encode("".join(written))
+
+        return write
+
+
+class ParquetRows(Documents):
+    """A Parquet file; its columns keep their types and metadata, answers have their own."""
+
+    form = "parquet"
+
+    def __init__(self, path: Path, name: str, text_column: str) -> None:
+        from pyarrow import parquet, types
+
+        super().__init__(name)
+        self.text_column = text_column
+        with self._reading():
+            self.file = parquet.ParquetFile(path)
+            self.schema = self.file.schema_arrow
+        _check_column(text_column, self.schema.names, name)
+        kind = self.schema.field(text_column).type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if str(kind) not in ("string", "large_string", "string_view", "null"):
+            raise UserError(f"{name}: {text_column!r} is not text, but {kind}")
+
+    def blocks(self) -> Iterator[tuple[list[str], Any]]:
+        """Rows: record batches."""
+        start = 1
+        with self._reading():
+            for batch in self.file.iter_batches(batch_size=ROWS):
+                texts = enumerate(batch.column(self.text_column).to_pylist(), start)
+                yield [self._text(each, f"{self.name}, row {row}") for row, each in texts], batch
+                start += len(batch)
+
+    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
+        import pyarrow
+        from pyarrow import parquet
+
+        kinds = [pyarrow.string(), *[pyarrow.float64()] * len(labels)]
+        added = map(pyarrow.field, self._columns(self.schema.names, labels), kinds)
+        schema = pyarrow.schema([*self.schema, *added], metadata=self.schema.metadata)
+        with tempfile.TemporaryFile() as file:  # a pipe cannot tell where it is
+            with parquet.ParquetWriter(file, schema) as writer:
+                for batch, best, found in self._answers(predict, labels):
+                    answers = map(pyarrow.array, [best, *found.T.tolist()], kinds)
+                    columns = [*batch.columns, *answers]
+                    writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+            file.seek(0)
+            while block := file.read(BLOCK):
+                yield block
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        from pyarrow import ArrowException
+
+        try:
+            yield
+        except (ArrowException, OSError) as error:
+            raise UserError(f"{self.name}: cannot be read as Parquet ({error})") from error
+
+
+@contextmanager
+def open_documents(
+    source: BinaryIO,
+    name: str,
+    format: str | None = None,
+    text_column: str = "text",
+    encoding: str = "utf-8",
+    column_names: Sequence[str] | None = None,
+) -> Iterator[Documents]:
+    """The documents of a source that need not be one to go back in.
+
+    Arguments:
+        source: an open file.
+        name: its own, for messages and, by its suffix, the format.
+        format: one of `FORMATS`; `text` is a document a line, in UTF-8. Where nothing says it:
+            JSON lines if the first is an object, else text.
+        text_column: the column or key of the text.
+        encoding: of tables and JSON lines.
+        column_names: the columns of tables without a header row.
+
+    Raises `UserError` with the place, what was expected and what to do.
+    """
+    form = format or format_of(name)
+    path = Path(name)
+    with ExitStack() as files:
+        try:
+            if form in ("csv", "tsv", "parquet") and not path.is_file():  # which are read twice
+                path = Path(files.enter_context(tempfile.TemporaryDirectory()), "input")
+                with path.open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+            if form in ("csv", "tsv"):
+                yield Rows(path, name, text_column, encoding, column_names, form)
+            elif form == "parquet":
+                yield ParquetRows(path, name, text_column)
+            else:
+                lines: Any = source
+                if name.lower().endswith(".gz"):
+                    lines = gzip.GzipFile(fileobj=lines)
+                if form == "jsonl" and codecs.lookup(encoding).name != "utf-8":
+                    recoder = codecs.EncodedFile(lines, "utf-8", encoding)
+                    lines = SimpleNamespace(read=recoder.read)  # its other methods do not recode
+                is_json = None if form is None else form == "jsonl"
+                yield Lines(lines, name, text_column, is_json)
+        except (EOFError, UnicodeError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(f"{name}: cannot be read or written so ({error})") from error
+        except UserError as error:
+            message = str(error).replace(str(path), name)
+            raise UserError(message.replace("dataset.encoding", "--encoding")) from error
+
+
+def format_of(name: str) -> str | None:
+    """The format that the suffix of a file's name says, before `.gz` if that is the last."""
+    suffix = Path(name.lower().removesuffix(".gz")).suffix.removeprefix(".")
+    found = {"txt": "text", "json": "jsonl"}.get(suffix, suffix)
+    return found if found in FORMATS else None
+
+
+def _check_column(column: str, columns: Sequence[str], where: str) -> None:
+    if columns.count(column) != 1:
+        raise UserError(
+            f"{where}: expected one column {shortened(column)}; the columns are {listed(columns)}. "
+            "Give --text-column with the one of the text, or --format text for a document a line"
+        )
+
+
+def split_lines(source: BinaryIO) -> Iterator[list[bytes]]:
     """The lines that are there to be read, without their ends, again and again.
 
     They end as those of files do (`sopa_plugin.data.readers.lines`); a byte order mark before the
@@ -76,12 +400,7 @@ def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
         yield last.removesuffix(end).split(end)
 
 
-def decode_line(line: bytes, where: str) -> str:
-    """A line of `read_lines` as text, without the `\\r` of a line that ended in `\\r\\n`.
-
-    Raises:
-        UserError: it is not UTF-8; `where` says which line it is.
-    """
+def _decoded(line: bytes, where: str) -> str:
     try:
         return line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -90,45 +409,10 @@ def decode_line(line: bytes, where: str) -> str:
 
 def _is_object(text: str) -> bool:
     try:
-        return "text" in _parse(text, 0)
-    except UserError:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
         return False
 
 
-def _record(text: str, number: int) -> dict[str, Any]:
-    record = _parse(text, number)
-    # only an escape can spell half of a surrogate pair; what is nested is to be written again
-    if "\\u" in text or "[" in text or text.count("{") > 1:
-        try:
-            written = json.dumps(record, ensure_ascii=False)
-        except RecursionError as error:
-            raise UserError(f"input line {number}: nested too deeply") from error
-        check_encodable(written, f"input line {number}")
-    return record
-
-
-def _finite(written: str) -> float:
-    number = float(written)
-    if not math.isfinite(number):
-        raise ValueError(f"{written[:40]} is no number that JSON can hold")
-    return number
-
-
-def _parse(text: str, number: int) -> dict[str, Any]:
-    if not text.strip():
-        raise UserError(
-            f'input line {number}: blank, in JSON lines; take it out, or give {{"text": ""}} for a '
-            "document with no token"
-        )
-    try:
-        record = json.loads(text, parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError) as error:
-        raise UserError(
-            f'input line {number}: not JSON ({error}); expected an object, {{"text": "..."}}, or '
-            "give --format text"
-        ) from error
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise UserError(
-            f'input line {number}: expected an object with a string as "text"; found {text[:80]}'
-        )
-    return record
+def _no_number(written: str) -> float:
+    raise ValueError(f"{written} is no number that JSON can hold")

@@ -56,13 +56,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _read(args: Any) -> tuple[list[list[str]], list[str] | None]:
     """Texts as words, and their labels where they have any."""
     from sopa_plugin.data.readers.text import TextReader
-    from sopa_plugin.data.stream import read_documents
+    from sopa_plugin.data.stream import Lines
     from sopa_plugin.data.tokenizers import WhitespaceTokenizer, WordTokenizer
 
     labels = None
     if args.data.endswith(".txt"):
         with open(args.data, "rb") as opened:
-            texts = [each["text"] for some in read_documents(opened, "text") for each in some]
+            blocks = Lines(opened, args.data, is_json=False).blocks()
+            texts = [text for texts, _ in blocks for text in texts]
     else:
         reader = TextReader(args.data, text_column=args.text_column, label_column=args.label_column)
         examples = reader.read_file(args.data)

@@ -23,6 +23,7 @@ from sopa_plugin.data.readers.sources import SPLITS
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     DIGESTS,
+    RUN_CONFIG,
     is_left_aside,
     read_json,
     remove_left_aside,
@@ -99,7 +100,7 @@ def _holder(folder: Path) -> str:
         return "another process"
 
 
-CONFIG = "experiment.json"
+CONFIG = RUN_CONFIG
 EPOCHS = "epochs.jsonl"
 LOG = "train.log"
 METRICS = "metrics.json"

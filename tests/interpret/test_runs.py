@@ -180,13 +180,13 @@ def test_bytes_that_are_no_utf_8_are_one_error(
 ) -> None:
     lines = tmp_path / "lines"
     lines.write_bytes(b"fine\ncaf\xe9\n")
-    with pytest.raises(UserError, match=r"lines: line 2: not UTF-8 \(byte 0xe9\); convert"):
+    with pytest.raises(UserError, match=r"lines:2: not UTF-8 \(byte 0xe9\); convert"):
         explain.main([str(run), "document", "-i", str(lines)])
     with pytest.raises(SystemExit):
         explain.main([str(run), "document", os.fsdecode(b"caf\xe9")])
     assert "argument text: not UTF-8; convert" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.read_bytes())))
-    with pytest.raises(UserError, match="input: line 2: not UTF-8"):
+    with pytest.raises(UserError, match="input:2: not UTF-8"):
         explain.main([str(run), "document"])
 
 

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, AnyStr, TextIO
@@ -27,8 +28,10 @@ def line_end(head: AnyStr) -> AnyStr:
     return old if old in head and new not in head else new
 
 
-def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yields (line number from 1, line without its end) of a plain or gzip file."""
+def read_lines(
+    path: Path, encoding: str = "utf-8", keep_ends: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yields (line number from 1, line, with or without its end) of a plain or gzip file."""
     number = 0
     try:
         with _open(path, encoding, newline="") as file:
@@ -39,7 +42,8 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
             for number, line in enumerate(file, 1):
                 if not line.isascii():
                     _check_bytes(line, path, number, encoding)
-                line = line.removesuffix(end).removesuffix("\r")
+                if not keep_ends:
+                    line = line.removesuffix(end).removesuffix("\r")
                 yield number, line.removeprefix("\ufeff") if number == 1 else line
     except UnicodeError as error:  # encodings of several bytes a character, such as utf-16
         raise UserError(f"{path}:{number + 1}: not {encoding} ({error}).") from None
@@ -59,7 +63,7 @@ def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, 
         if not line.strip():
             continue
         try:
-            value = json.loads(line, object_pairs_hook=_once)
+            value = json.loads(line, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             raise UserError(
                 f"{path}:{number}: expected one JSON object a line, found {shortened(line)} "
@@ -85,19 +89,26 @@ def read_rows(
     Arguments:
         column_names: the columns of a file without a header row; by default the first row is it.
     """
-    rows = _numbered_cells(path, delimiter, encoding)
-    header = list(column_names or ())
-    if not header:
-        header = read_header(path, delimiter, encoding)
+    header = list(column_names or ()) or read_header(path, delimiter, encoding)
+    rows = read_cells(path, delimiter, encoding, header)
+    if not column_names:
         next(rows)
     for line, row in rows:
+        yield line, dict(zip(header, row, strict=True))
+
+
+def read_cells(
+    path: Path, delimiter: str, encoding: str, header: Sequence[str]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields (line where the row starts, cells as they are there) of rows as wide as `header`."""
+    for line, row in _numbered_cells(path, delimiter, encoding):
         if len(row) != len(header):
             hint = " (tab-separated files are read without quoting)" if delimiter == "\t" else ""
             raise UserError(
                 f"{path}:{line}: expected {len(header)} cells ({listed(header)}), "
                 f"found {len(row)}{hint}."
             )
-        yield line, dict(zip(header, row, strict=True))
+        yield line, row
 
 
 def read_header(path: Path, delimiter: str, encoding: str = "utf-8") -> list[str]:
@@ -117,10 +128,10 @@ def find_delimiter(
     """
     scores = {}
     for delimiter in ",;\t":
-        try:
-            rows = [cells for _, cells in islice(_numbered_cells(path, delimiter, encoding), 20)]
-        except UserError:  # of quotes that are none by this delimiter
-            rows = []
+        rows: list[list[str]] = []
+        with suppress(UserError):  # of quotes that are none by this delimiter
+            for _, cells in islice(_numbered_cells(path, delimiter, encoding), 20):
+                rows.append(cells)
         if column_names:
             scores[delimiter] = sum(len(cells) == len(column_names) for cells in rows), 0
         else:
@@ -153,7 +164,7 @@ def encoding_problem(name: str) -> str | None:
         return f"expected one like 'utf-8' or 'latin-1', found {shortened(name)}"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, each of whose keys comes once."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -172,7 +183,9 @@ def _numbered_cells(path: Path, delimiter: str, encoding: str) -> Iterator[tuple
         return
     csv.field_size_limit(2**31 - 1)  # the module's own limit, 128 KB, is less than a long document
     rows = csv.reader(
-        (line + "\n" for _, line in read_lines(path, encoding)), delimiter=delimiter, strict=True
+        (line for _, line in read_lines(path, encoding, keep_ends=True)),
+        delimiter=delimiter,
+        strict=True,
     )
     start = 1
     try:

@@ -108,7 +108,7 @@ def test_comma_separated_cells_stay_text(tmp_path: Path) -> None:
     )
     path = save(tmp_path, content.encode(), "data.csv")
     assert list(read_rows(path, ",")) == [
-        (2, {"text": 'one, "two"\nthree', "label": "0"}),
+        (2, {"text": 'one, "two"\r\nthree', "label": "0"}),
         (4, {"text": "NA", "label": "1"}),
         (5, {"text": "null", "label": "0"}),
         (7, {"text": "1.50", "label": "1"}),
