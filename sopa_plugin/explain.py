@@ -54,6 +54,7 @@ def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
     else:
         texts, _ = reader.examples(args.data, args.split or "train")
     reading = reader.patterns(texts, args.k, args.words)
+    reading = reading.sorted(args.sort) if args.sort else reading
     chosen = reading.only(args.names) if args.names else reading.first(args.top)
     return chosen.automata() if args.automaton else chosen
 
@@ -89,7 +90,14 @@ def _parser() -> argparse.ArgumentParser:
     patterns = actions.add_parser("patterns", help="best phrases, effect and arcs of each pattern")
     chosen = patterns.add_mutually_exclusive_group()
     chosen.add_argument("names", nargs="*", default=[], help="only these patterns, in this order")
-    chosen.add_argument("--top", type=_COUNT, help="only so many, the strongest effect first")
+    chosen.add_argument("--top", type=_COUNT, help="only so many, the first ones")
+    patterns.add_argument(
+        "--sort",
+        choices=("dev", "precision", "share", "influence"),
+        help="the first patterns are those that dev loses most without (default), that are right "
+        "most often where they fire, that are most often among the largest contributions, or whose "
+        "effect is the strongest",
+    )
     patterns.add_argument("-k", type=_COUNT, default=10, help="phrases of each (default 10)")
     patterns.add_argument(
         "--words",

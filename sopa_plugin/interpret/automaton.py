@@ -24,7 +24,7 @@ from sopa_plugin.interpret.markup import (
 )
 from sopa_plugin.interpret.match import finite
 from sopa_plugin.interpret.subject import Subject
-from sopa_plugin.wfsa import ArcEncoding
+from sopa_plugin.wfsa import ArcEncoding, Layout
 
 WORDS, LETTERS = 3, 15
 """Words that stand on an arc, and letters of each."""
@@ -120,6 +120,22 @@ def automaton(arcs: Sequence[ArcReading], num_states: int) -> Picture:
     return Picture(x[-1] + 26 + MARGIN, y + below, elements)
 
 
+def arcs_of(layout: Layout, pattern: int) -> Iterator[tuple[str, int, int]]:
+    """Every arc of a pattern, state by state: its kind, the state that it leaves, its column.
+
+    A column is one of the layout's scores or, for an epsilon, of its epsilons.
+    """
+    for state in range(layout.lengths[pattern]):
+        for kind, blocks in (
+            ("main_path", layout.main_path),
+            ("self_loop", layout.loops),
+            ("epsilon", layout.epsilon_arcs),
+        ):
+            for block in blocks[state : state + 1]:
+                if block and pattern >= block.first_pattern:
+                    yield kind, state, block.origin + pattern
+
+
 @torch.no_grad()
 def read_arcs(
     subject: Subject, vocabulary: Iterable[tuple[Sequence[str], Tensor]], count: int
@@ -162,16 +178,9 @@ def read_arcs(
         algebra.to_score(each.double().cpu()) for each in encoder.arc_scores(zero)
     )
     shown = algebra.to_score(best)
-    kinds = ("main_path", layout.main_path), ("self_loop", layout.loops)
 
     def read(pattern: int) -> Iterator[ArcReading]:
-        arcs = [
-            (kind, state, block.origin + pattern)
-            for state in range(layout.lengths[pattern])
-            for kind, blocks in (*kinds, ("epsilon", layout.epsilon_arcs))
-            for block in blocks[state : state + 1]
-            if block and pattern >= block.first_pattern
-        ]
+        arcs = list(arcs_of(layout, pattern))
         widest = max((spread[column] for kind, _, column in arcs if kind != "epsilon"), default=0.0)
         for kind, state, column in arcs:
             if kind == "epsilon":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from sopa_plugin.encoders import SopaEncoder
@@ -21,6 +21,8 @@ from sopa_plugin.interpret.leave_one_out import (
     DocumentScores,
     LeaveOneOut,
     Replacement,
+    Use,
+    UseMeter,
     faithfulness,
 )
 from sopa_plugin.interpret.match import Match
@@ -106,14 +108,22 @@ class Explainer:
         scores = [scored.scores for _, scored in self._read_all(documents)]
         self.means = self._scores(scores).document_vector_means()
 
-    def patterns(self, documents: Iterable[Any], k: int = 10, words: int = 10) -> PatternsReading:
-        """Every pattern read over `documents`, the strongest effect first.
+    def patterns(
+        self,
+        documents: Iterable[Any],
+        k: int = 10,
+        words: int = 10,
+        labelled: tuple[Sequence[Any], Sequence[int]] | None = None,
+    ) -> PatternsReading:
+        """Every pattern read over `documents`, the most useful first.
 
         Arguments:
             documents: what to read.
             k: phrases of each pattern.
             words: nearest words of each arc; 0 leaves arcs out. They are of the vocabulary or,
                 where vectors depend on context, of the first documents.
+            labelled: other documents and the numbers of their labels, on which each pattern's use
+                is measured. Without them the strongest effect comes first.
 
         Replacement `mean` takes the means of these documents if there are none yet, and keeps them.
 
@@ -133,7 +143,8 @@ class Explainer:
         scores = self._scores(found)
         if self.replacement == "mean" and self.means is None:
             self.means = scores.document_vector_means()
-        effects = scores.effects(self._leave_one_out()).tolist() if self.subject.labels else None
+        effects = scores.effects(self._leave_one_out()) if self.subject.labels else None
+        uses = None if labelled is None else self._uses(scores, effects, *labelled)
         arcs = read_arcs(self.subject, self._vocabulary(sample), words) if words > 0 else None
         documents_read = max(len(scores.scores), 1)
         patterns = [
@@ -145,15 +156,23 @@ class Explainer:
                 float(scores.mean[number]),
                 float(scores.matched[:, number].sum() / documents_read),
                 float(scores.fires[:, number].sum() / documents_read),
-                dict(zip(self.subject.labels, effects[number], strict=True)) if effects else {},
+                {}
+                if effects is None
+                else dict(zip(self.subject.labels, effects[number].tolist(), strict=True)),
                 arcs[number] if arcs else (),
+                uses[number] if uses else None,
             )
             for number, (name, matches) in enumerate(
                 zip(self.subject.names, top.matches(), strict=True)
             )
         ]
-        patterns.sort(key=lambda pattern: -pattern.strength)
-        return PatternsReading(tuple(patterns), len(scores.scores), self.replacement)
+        reading = PatternsReading(
+            tuple(patterns),
+            len(scores.scores),
+            self.replacement,
+            0 if labelled is None else len(labelled[0]),
+        )
+        return reading.sorted("dev" if uses else "influence")
 
     def matches(self, document: Any) -> dict[str, Match | None]:
         """The best match of each pattern in one document."""
@@ -252,6 +271,24 @@ class Explainer:
             0, len(self.subject.names), device=self.subject.encoder.arcs.weight.device
         )
         return DocumentScores(self.subject, torch.cat([none, *chunks]))
+
+    def _uses(
+        self,
+        scores: DocumentScores,
+        effects: NDArray[np.float64] | None,
+        documents: Sequence[Any],
+        gold: Sequence[int],
+    ) -> list[Use]:
+        """Each pattern's use on labelled documents, by what is read of others."""
+        leave_one_out = self._leave_one_out()
+        assert effects is not None
+        means = scores.document_vector_means() if self.means is None else self.means
+        speaks_for = effects.argmax(axis=1)
+        meter = UseMeter(self.subject, scores.thresholds, speaks_for, means, leave_one_out)
+        labels = iter(gold)
+        for chunk, scored in self._read_all(documents):
+            meter.add(scored, list(islice(labels, len(chunk))))
+        return meter.uses()
 
     def _matches(
         self, scored: ArcScores, words: Sequence[str], count_boundaries: bool = False

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sopa_plugin.encoders.sopa_layers import firing_thresholds
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.matching import ArcScores
+from sopa_plugin.interpret.automaton import arcs_of
+from sopa_plugin.interpret.matching import AFTER, BEFORE, ArcScores
 from sopa_plugin.interpret.subject import Subject
+from sopa_plugin.wfsa import Ends, arcs_taken, best_matches
 
 Replacement = Literal["no_match", "zero", "mean"]
 Spans = Sequence[tuple[int, int]]
@@ -60,8 +65,6 @@ def held_values(
 class DocumentScores:
     """What many documents' scores say of each pattern.
 
-    A pattern fires in a document where its score lies nearer to its best than to its mean.
-
     Arguments:
         subject: whose patterns they are.
         scores: the operator's scores of every pattern in every document, `[documents, K]`.
@@ -69,6 +72,7 @@ class DocumentScores:
     Attributes:
         best, mean: the highest score of each pattern as users see it, and the mean over the
             documents that it matches, `[K]`; -inf where it never matches.
+        thresholds: from where on each pattern fires, `[K]` (see `firing_thresholds`).
         matched, fires: where each pattern matches and where it fires, `[documents, K]`.
     """
 
@@ -82,7 +86,8 @@ class DocumentScores:
         self.best = np.where(self.matched, shown, -np.inf).max(axis=0, initial=-np.inf)
         total = np.where(self.matched, shown, 0.0).sum(axis=0)
         self.mean = np.where(count > 0, total / np.maximum(count, 1), -np.inf)
-        self.fires: NDArray[np.bool_] = self.matched & (shown >= (self.best + self.mean) / 2)
+        self.thresholds = firing_thresholds(scores, algebra).cpu().numpy()
+        self.fires = fires_in(subject, scores, self.thresholds)
 
     @torch.no_grad()
     def document_vector_means(self) -> Tensor:
@@ -98,6 +103,16 @@ class DocumentScores:
         np.add.at(total, patterns, leave_one_out.of_pairs(self.scores, *pairs))
         mean: NDArray[np.float64] = total / np.maximum(self.fires.sum(axis=0), 1)[:, None]
         return mean
+
+
+def fires_in(
+    subject: Subject, scores: Tensor, thresholds: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Where patterns fire, `[B, K]`, by the operator's `scores [B, K]` and `thresholds [K]`."""
+    algebra = subject.encoder.options.algebra
+    shown = algebra.to_score(scores.double()).cpu().numpy()
+    found: NDArray[np.bool_] = (scores != algebra.zero).cpu().numpy() & (shown >= thresholds)
+    return found
 
 
 class LeaveOneOut:
@@ -143,12 +158,18 @@ class LeaveOneOut:
     def of_pairs(self, scores: Tensor, documents: Tensor, patterns: Tensor) -> NDArray[np.float64]:
         """Contributions `[pairs, labels]` of `patterns [pairs]` in `documents [pairs]`."""
         base = log_odds(self.subject.logits(self.subject.document_vectors(scores)).double())
-        found = [base.new_zeros(0, base.shape[1])]
+        without = log_odds(self.logits_without(scores, documents, patterns))
+        found: NDArray[np.float64] = (base[documents.to(base.device)] - without).cpu().numpy()
+        return found
+
+    @torch.no_grad()
+    def logits_without(self, scores: Tensor, documents: Tensor, patterns: Tensor) -> Tensor:
+        """Class scores `[pairs, labels]`, with the score of one pattern replaced in each."""
+        found = [scores.new_zeros(0, len(self.subject.labels), dtype=torch.float64)]
         for some, which in zip(documents.split(CHUNK), patterns.split(CHUNK), strict=True):
             some, which = some.to(scores.device), which.to(scores.device)
-            without = self.subject.logits(self._without(scores[some], which))
-            found.append(base[some] - log_odds(without.double()))
-        return torch.cat(found).cpu().numpy()  # type: ignore[no-any-return]
+            found.append(self.subject.logits(self._without(scores[some], which)).double())
+        return torch.cat(found)
 
     def _without(self, scores: Tensor, patterns: Tensor) -> Tensor:
         """Document vectors `[pairs, dim]` with the score of one pattern replaced in each."""
@@ -160,6 +181,147 @@ class LeaveOneOut:
         columns = torch.tensor(list(self.subject.columns), device=scores.device)[patterns]
         vectors[pairs, columns] = self._held.to(vectors)[patterns]
         return vectors
+
+
+ARCS, _OF_ARCS = ("main_path", "self_loop", "epsilon"), ("taken", "consumed")
+TOP = 5
+"""Contributions that count as a document's largest."""
+
+Arc = tuple[str, int]
+"""An arc of a pattern: main_path, self_loop or epsilon, and the state that it leaves."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one pattern does on labelled documents, and how its matches run where it fires.
+
+    Arguments:
+        loss, accuracy: by how much these rise when the pattern is held at its mean.
+        precision: share of the documents in which it fires that have the label it speaks for.
+        recall: share of that label's documents in which it fires.
+        share: share of the documents to whose predicted label its contribution is among the five
+            largest.
+        fired: documents in which it fires.
+        taken: by arc, the share of its matches there that take it.
+        consumed: by arc, the words that it consumed there and how often, the most frequent first.
+    """
+
+    loss: float
+    accuracy: float
+    precision: float
+    recall: float
+    share: float
+    fired: int
+    taken: dict[Arc, float]
+    consumed: dict[Arc, list[tuple[str, int]]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        arcs = [
+            {"arc": arc, "state": state, "taken": share, "words": self.consumed[arc, state][:TOP]}
+            for (arc, state), share in self.taken.items()
+        ]
+        figures = {name: value for name, value in vars(self).items() if name not in _OF_ARCS}
+        return {**figures, "arcs": arcs}
+
+
+class UseMeter:
+    """Measures every pattern's use in one pass over documents.
+
+    Arguments:
+        subject: whose patterns they are.
+        thresholds: from where on each pattern fires, `[K]`.
+        speaks_for: the number of the label that each pattern speaks for, `[K]`.
+        means: what patterns are held at.
+        leave_one_out: makes the contributions of which the largest count.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        thresholds: NDArray[np.float64],
+        speaks_for: NDArray[np.integer],
+        means: Tensor,
+        leave_one_out: LeaveOneOut,
+    ) -> None:
+        self.subject = subject
+        self.thresholds = thresholds
+        self.speaks_for = speaks_for
+        self._held = LeaveOneOut(subject, "mean", means)
+        self._leave_one_out = leave_one_out
+        # shape: [figures, K]; sums over documents
+        self._sums = np.zeros((5, len(speaks_for)))
+        self._labels = np.zeros(len(subject.labels))
+        self._taken: Counter[tuple[int, ...]] = Counter()
+        self._consumed: Counter[tuple[int, ...]] = Counter()
+
+    @torch.no_grad()
+    def add(self, scored: ArcScores, gold: Sequence[int]) -> None:
+        """Takes documents and the numbers of their labels."""
+        subject, scores, labels = self.subject, scored.scores, np.array(gold)
+        fires = fires_in(subject, scores, self.thresholds)
+        of_label = labels[:, None] == self.speaks_for
+        self._labels += np.bincount(labels, minlength=len(self._labels))
+        self._sums[:2] += fires.sum(axis=0), (fires & of_label).sum(axis=0)
+        self._count_arcs(scored, *np.nonzero(fires))
+        asked = np.flatnonzero((scored.encoded.offsets.diff() >= (subject.prior is not None)).cpu())
+        scores, labels = scores[torch.from_numpy(asked).to(scores.device)], labels[asked]
+        predicted = subject.logits(subject.document_vectors(scores)).double().cpu()
+        before = predicted.log_softmax(dim=-1).numpy()
+        count, patterns = scores.shape
+        pairs = (
+            torch.arange(count).repeat_interleave(patterns),
+            torch.arange(patterns).repeat(count),
+        )
+        without = self._held.logits_without(scores, *pairs).cpu().log_softmax(dim=-1)
+        after = without.reshape(count, patterns, -1).numpy()
+        each = np.arange(count)
+        self._sums[2] += (before[each, labels][:, None] - after[each, :, labels]).sum(axis=0)
+        right = (before.argmax(axis=1) == labels).astype(int)[:, None]
+        self._sums[3] += ((after.argmax(axis=2) == labels[:, None]) - right).sum(axis=0)
+        effects = np.abs(self._leave_one_out(scores)[each, :, before.argmax(axis=1)])
+        largest = np.argsort(-effects, axis=1, kind="stable")[:, :TOP]
+        np.add.at(self._sums[4], largest[np.take_along_axis(effects, largest, axis=1) > 1e-6], 1)
+
+    def _count_arcs(
+        self, scored: ArcScores, documents: NDArray[np.int64], patterns: NDArray[np.int64]
+    ) -> None:
+        """Counts the arcs of the best matches of `patterns` in `documents`, and their words."""
+        layout, semiring, arcs = scored.path_operands
+        found = best_matches(layout, semiring, arcs)
+        ends = Ends.of_best(found, arcs.offsets, documents, patterns)
+        taken = arcs_taken(layout, found.steps.cpu().numpy(), ends)
+        # shape: [arcs taken]; numbers of `ARCS`
+        kinds = np.where(taken.looped, 1, np.where(taken.tokens < 0, 2, 0))
+        each = np.stack([taken.paths, patterns[taken.paths], kinds, taken.states])
+        self._taken.update(map(tuple, np.unique(each, axis=1)[1:].T.tolist()))
+        words = np.stack([*each[1:], scored.ids[taken.tokens]])[:, taken.tokens >= 0]
+        self._consumed.update(map(tuple, words.T.tolist()))
+
+    def uses(self) -> list[Use]:
+        """The use of each pattern."""
+        documents = max(self._labels.sum(), 1)
+        fired, hits, loss, accuracy, top = self._sums
+        ids = {key[3] for key in self._consumed}
+        known = [number for number in ids if number >= 0]
+        spelt = dict(zip(known, self.subject.spell(known), strict=True)) | {-1: BEFORE, -2: AFTER}
+        layout = self.subject.encoder.layout
+        arcs = [[arc[:2] for arc in arcs_of(layout, pattern)] for pattern in range(len(fired))]
+        taken: list[dict[Arc, float]] = [dict.fromkeys(each, 0.0) for each in arcs]
+        consumed: list[dict[Arc, list[tuple[str, int]]]] = [
+            {arc: [] for arc in each} for each in arcs
+        ]
+        for (pattern, kind, state), count in self._taken.items():
+            taken[pattern][ARCS[kind], state] = float(count / fired[pattern])
+        for (pattern, kind, state, word), count in self._consumed.most_common():
+            consumed[pattern][ARCS[kind], state].append((spelt[word], count))
+        of_label = np.maximum(self._labels[self.speaks_for], 1)
+        columns = (
+            loss / documents, accuracy / documents, hits / np.maximum(fired, 1), hits / of_label,
+            top / documents, fired.astype(int),
+        )  # fmt: skip
+        rows = zip(*(column.tolist() for column in columns), taken, consumed, strict=True)
+        return [Use(*row) for row in rows]
 
 
 @torch.no_grad()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from markupsafe import Markup
 
+from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import ArcReading, arcs_text, automaton
 from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.leave_one_out import TOP, Arc, Use
 from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
@@ -30,6 +32,21 @@ from sopa_plugin.interpret.markup import (
 from sopa_plugin.interpret.match import Match, StateColumn, finite, unknown_pattern
 
 SIZE, SMALL, LINE, PAD, LETTERS = 13.0, 11.0, 17.0, 13.0, 22
+OFTEN, HARDLY = 0.25, 0.05
+"""Shares of a pattern's matches from which on, and below which, one says what they do."""
+
+GLOSS = 3
+"""Words of an arc in a pattern's gloss."""
+
+Order = Literal["dev", "precision", "share", "influence"]
+ORDERS: dict[str, str] = {
+    "dev": "what is lost without them",
+    "precision": "precision for their label",
+    "share": "how often they are among the largest contributions",
+    "influence": "their effect where they fire",
+}
+"""What patterns can be sorted by."""
+
 NO_MATCH = "no match in these documents"
 
 WIDTH, CARD, GAP = 1000.0, 280.0, 16.0
@@ -51,6 +68,7 @@ class PatternReading:
         effect: by label, the mean contribution over the documents in which the pattern fires;
             empty where no head is read.
         arcs: every arc.
+        use: what it does on labelled documents, if there are any.
     """
 
     name: str
@@ -62,6 +80,7 @@ class PatternReading:
     fires: float
     effect: dict[str, float]
     arcs: tuple[ArcReading, ...] = ()
+    use: Use | None = None
 
     @property
     def label(self) -> str | None:
@@ -97,6 +116,70 @@ class PatternReading:
         found.append(f"mean {number(self.mean)}")
         return found + [f"matches in {percent(self.matched)}"] * (self.matched < 1)
 
+    def rank(self, order: Order) -> float:
+        """What the pattern is sorted by, the highest first."""
+        if order == "influence" or self.use is None:
+            return self.strength
+        return float(getattr(self.use, "loss" if order == "dev" else order))
+
+    @property
+    def use_facts(self) -> list[str]:
+        """What the pattern does on labelled documents, in words."""
+        use = self.use
+        if use is None:
+            return []
+        found = [
+            f"held at its mean: loss {signed(use.loss, 4)}, "
+            f"accuracy {signed(100 * use.accuracy)} points",
+            f"precision {percent(use.precision)}, recall {percent(use.recall)}",
+            f"in the top {TOP} of {percent(use.share)}",
+        ]
+        if not use.fired:
+            found[1] = "fires nowhere there"
+        return found
+
+    @property
+    def habits(self) -> list[str]:
+        """Epsilons and self-loops that its matches take often or hardly ever, in words."""
+        if self.use is None or not self.use.fired or self.num_states == 2:
+            return []
+        found = []
+        for kind, verb in (("epsilon", "skips"), ("self_loop", "loops at")):
+            arcs = {arc: share for arc, share in self.use.taken.items() if arc[0] == kind}
+            for (_, state), share in arcs.items():
+                if share >= OFTEN:
+                    name = state_name(state + (kind == "epsilon"), self.num_states)
+                    found.append(f"{verb} {name} in {percent(share)} of its matches")
+            if arcs and max(arcs.values()) < HARDLY:
+                found.append(f"hardly ever {verb.split()[0]}")
+        return found
+
+    @property
+    def gloss(self) -> str:
+        """What its matches consumed on labelled documents: `(equally|a) (fascinating|superb)`.
+
+        `?` stands where an epsilon is often taken instead, `*` behind what a self-loop often takes.
+        """
+        if self.use is None:
+            return ""
+        use, parts = self.use, []
+        for state in range(self.num_states):
+            if use.taken.get(("self_loop", state), 0.0) >= OFTEN:
+                parts.append(self._consumed(("self_loop", state)) + "*")
+            if use.taken.get(("main_path", state)):
+                skipped = use.taken.get(("epsilon", state), 0.0) >= OFTEN
+                parts.append(self._consumed(("main_path", state)) + "?" * skipped)
+        return " ".join(parts)
+
+    def _consumed(self, arc: Arc) -> str:
+        """The words that an arc consumes most; `…` where these are less than half of all."""
+        assert self.use is not None
+        words = self.use.consumed[arc]
+        shown = [word for word, _ in words[:GLOSS]]
+        if 2 * sum(count for _, count in words[:GLOSS]) < sum(count for _, count in words):
+            shown.append("…")
+        return f"({'|'.join(shown)})"
+
     def to_dict(self) -> dict[str, Any]:
         """The pattern as plain values."""
         return {
@@ -107,6 +190,8 @@ class PatternReading:
             "matched": self.matched,
             "fires": self.fires,
             "effect": self.effect,
+            "use": self.use.to_dict() if self.use else None,
+            "gloss": self.gloss,
             "matches": [match.to_dict() for match in self.matches],
             "arcs": [arc.to_dict() for arc in self.arcs],
         }
@@ -121,6 +206,9 @@ class PatternReading:
         if self.verdict:
             lines[0] += "  " + paint(self.verdict, side(self.sign), color)
         lines[0] += paint("  " + "  ".join(self.facts[:2]), "muted", color)
+        for facts in (self.use_facts, self.habits):
+            lines += [paint("  " + " · ".join(facts), "muted", color)] * bool(facts)
+        lines += [f"  {visible(self.gloss)}"] * bool(self.gloss)
         rows = [
             {state: visible(" ".join(column.texts("[ε]"))) for state, column in row.items()}
             for row in self.rows()
@@ -175,9 +263,10 @@ class PatternReading:
 
 @dataclass(frozen=True, repr=False)
 class PatternsReading(Explanation, Sequence[PatternReading]):
-    """Several patterns read over one data set, the strongest effect first.
+    """Several patterns read over one data set, the most useful first.
 
-    `documents` counts the documents read, `replacement` says what an effect compares with.
+    `documents` counts the documents read, `measured` the labelled ones on which use was measured;
+    `replacement` says what an effect compares with, `order` what patterns are sorted by.
     """
 
     template: ClassVar[str] = "patterns.html"
@@ -185,6 +274,8 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
     patterns: tuple[PatternReading, ...]
     documents: int
     replacement: str
+    measured: int = 0
+    order: Order = "influence"
 
     def __len__(self) -> int:
         return len(self.patterns)
@@ -206,6 +297,24 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         """The largest effect of a pattern on the label that it speaks for."""
         return max((pattern.strength for pattern in self), default=0.0) or 1.0
 
+    def sorted(self, order: Order) -> PatternsReading:
+        """The same sorted by another figure, the highest first.
+
+        Raises:
+            UserError: It was not measured.
+        """
+        if order != "influence" and not self.measured:
+            raise UserError(
+                f"patterns cannot be sorted by {order}: no labelled documents were read"
+            )
+        ranked = sorted(self, key=lambda pattern: -pattern.rank(order))
+        return replace(self, patterns=tuple(ranked), order=order)
+
+    @property
+    def sorted_by(self) -> str:
+        """The order in words."""
+        return ORDERS[self.order]
+
     def only(self, names: Sequence[str]) -> PatternsReading:
         """The reading of the patterns named, in that order.
 
@@ -224,7 +333,7 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
 
     def automata(self) -> Automata:
         """The same patterns drawn as automata."""
-        return Automata(self.patterns, self.documents, self.replacement)
+        return Automata(**vars(self))
 
     @property
     def title(self) -> str:
@@ -236,12 +345,16 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         return {
             "documents": self.documents,
             "replacement": self.replacement,
+            "measured": self.measured,
+            "order": self.order,
             "patterns": [pattern.to_dict() for pattern in self.patterns],
         }
 
     def to_text(self, color: bool = False) -> str:
         """Each pattern with its facts and its best phrases."""
         head = f"{len(self)} patterns read over {self.documents:,} documents"
+        if len(self) > 1:
+            head += f", sorted by {self.sorted_by}"
         if any(pattern.effect for pattern in self):
             head += f"; effects against the same document {REPLACED[self.replacement]}"
         legend = "word ↻word    consumed by a self-loop      [ε]  epsilon, no word consumed"

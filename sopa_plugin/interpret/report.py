@@ -42,7 +42,7 @@ class ModelReport(Explanation):
         labels: the classes.
         metrics: accuracy, macro_f1, loss and the number of examples.
         confusion: documents by true and predicted label, `[labels][labels]`.
-        patterns: all patterns, the strongest effect first.
+        patterns: all patterns, the most useful first.
         faithfulness: of the explanations of the predicted labels.
         wrong: documents most surely given a wrong label.
         unsure: documents of which the model is least sure.
@@ -147,7 +147,7 @@ def read_model(
         shown: contributions drawn of each document.
     """
     assert isinstance(explainer.subject, ModelSubject)
-    patterns = explainer.patterns(pattern_texts, k)
+    patterns = explainer.patterns(pattern_texts, k, labelled=(texts, gold))
     labels = explainer.subject.labels
     log_probabilities = explainer.subject.model.log_probabilities(texts)
     true, predicted = np.array(gold), log_probabilities.argmax(axis=1)

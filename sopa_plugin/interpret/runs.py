@@ -92,12 +92,21 @@ class RunReader:
     @cached_property
     def _own(self) -> Mapping[str, Any]:
         """The run's own data."""
-        return dataset_reader(self.folder).read()
+        found: Mapping[str, Any] = dataset_reader(self.folder).read()
+        return found
 
     def patterns(self, texts: Iterable[str], k: int, words: int) -> PatternsReading:
-        """Every pattern read over `texts`; replacement `mean` takes those of the train set."""
-        self._take_means()
-        return self.explainer.patterns(texts, k, words)
+        """Every pattern read over `texts`, its use measured on the run's dev set if there is one.
+
+        Replacement `mean` takes the means of the train set.
+        """
+        try:
+            labelled = self.examples(None, "dev")
+        except UserError as error:
+            labelled = None
+            logger.warning("no figures of use, and sorted by influence: %s", error)
+        self._take_means(labelled is not None)
+        return self.explainer.patterns(texts, k, words, labelled)
 
     def documents(
         self, texts: Iterable[str], target: str | None, shown: int
@@ -126,6 +135,7 @@ class RunReader:
         """The whole model: patterns over its train set, documents of `split` or `data`."""
         texts, gold = self.examples(data, split)
         name, (train, _) = self.folder.resolve().name, self.examples(None, "train")
+        self._take_means(True)
         return read_model(self.explainer, name, texts, gold, train, k, examples, shown)
 
     def edit(
@@ -163,9 +173,10 @@ class RunReader:
             self._save(edited, folder)
         return edited
 
-    def _take_means(self) -> None:
+    def _take_means(self, wanted: bool = False) -> None:
         """Where the run was saved without means that are wanted, takes those of its data."""
-        if self.explainer.replacement != "mean" or self.explainer.means is not None:
+        wanted = wanted or self.explainer.replacement == "mean"
+        if not wanted or self.explainer.means is not None:
             return
         try:
             split, texts = "train", self.examples(None, "train")[0]

@@ -88,6 +88,10 @@ class Subject(ABC):
     def words(self, documents: Sequence[Any]) -> list[tuple[str, ...]]:
         """The tokens of documents as people read them."""
 
+    @abstractmethod
+    def spell(self, ids: Sequence[int]) -> list[str]:
+        """What tokens are called that have these `ids` in `Encoded`."""
+
     @property
     def contextual(self) -> bool:
         """Whether a token's vector depends on its document, so that there is no vocabulary."""
@@ -179,6 +183,10 @@ class EncoderSubject(Subject):
 
     def words(self, documents: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         return [tuple(document) for document in documents]
+
+    def spell(self, ids: Sequence[int]) -> list[str]:
+        words = list(self._ids)
+        return [words[number] for number in ids]
 
     @property
     def contextual(self) -> bool:
@@ -324,6 +332,9 @@ class ModelSubject(Subject):
         if not tokenizer.is_fast:
             return [tuple(tokenizer.convert_ids_to_tokens(ids)) for ids in found["input_ids"]]
         return [tuple(_spelt(text, found[number])) for number, text in enumerate(texts)]
+
+    def spell(self, ids: Sequence[int]) -> list[str]:
+        return list(self.model.tokenizer.convert_ids_to_tokens(list(ids)))
 
     @property
     def contextual(self) -> bool:

@@ -63,6 +63,24 @@ class Ends(NamedTuple):
         )
         return cls(patterns, firsts, tokens + 1, final > 0, scores)
 
+    @classmethod
+    def of_best(
+        cls, found: BestMatches, offsets: Tensor, documents: Integers, patterns: Integers
+    ) -> Ends:
+        """The best paths of `patterns [n]` in `documents [n]`, where these match."""
+        scores, ends, final = (each.cpu().numpy()[documents, patterns] for each in found[:3])
+        firsts = offsets.cpu().numpy()[documents]
+        return cls(patterns, firsts, firsts + ends, final > 0, scores)
+
+
+class Taken(NamedTuple):
+    """Arcs that n paths take, in no order."""
+
+    paths: Integers  # [some]; which paths
+    states: Integers  # [some]; where the arcs start
+    tokens: Integers  # [some]; what they consume, counted over all documents; -1 of an epsilon
+    looped: NDArray[np.bool_]  # [some]; whether they are self-loops
+
 
 class _Arcs(NamedTuple):
     """The next arcs, going back, of the paths that go on."""
@@ -109,6 +127,18 @@ def first_tokens(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Intege
     return found
 
 
+def arcs_taken(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Taken:
+    """All arcs that the paths take; arguments as for `first_tokens`."""
+    final = np.flatnonzero(ends.final)
+    none = np.full_like(final, -1)
+    found = [(final, np.array(layout.lengths)[ends.patterns[final]] - 2, none, none >= 0)]
+    for paths, states, tokens, looped, by_epsilon in _walk_back(layout, steps, ends):
+        skipped, none = paths[by_epsilon], np.full(by_epsilon.sum(), -1)
+        found.append((paths, states, tokens, looped))
+        found.append((skipped, states[by_epsilon] - 1, none, none >= 0))
+    return Taken(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+
 def trace(layout: Layout, arcs: Arcs, steps: NDArray[np.uint8], ends: Ends) -> list[Path]:
     """The paths that end there; `arcs` as for `document_scores`, the rest as for `first_tokens`."""
     taken: list[list[Arc]] = [[] for _ in ends.patterns]
@@ -149,12 +179,11 @@ def spell_out(layout: Layout, arcs: Arcs, matches: BestMatches) -> list[list[Pat
 
     Arguments as `best_matches` takes and returns them.
     """
-    scores, ends, final, steps = (each.cpu().numpy() for each in matches)
-    documents, patterns = places = np.nonzero(ends >= 0)
-    firsts = arcs.offsets.cpu().numpy()[documents]
-    found = Ends(patterns, firsts, firsts + ends[places], final[places] > 0, scores[places])
-    spelt: list[list[Path | None]] = [[None] * layout.num_patterns for _ in ends]
-    for document, path in zip(documents.tolist(), trace(layout, arcs, steps, found), strict=True):
+    documents, patterns = np.nonzero(matches.ends.cpu().numpy() >= 0)
+    found = Ends.of_best(matches, arcs.offsets, documents, patterns)
+    paths = trace(layout, arcs, matches.steps.cpu().numpy(), found)
+    spelt: list[list[Path | None]] = [[None] * layout.num_patterns for _ in matches.ends]
+    for document, path in zip(documents.tolist(), paths, strict=True):
         spelt[document][path.pattern] = path
     return spelt
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.leave_one_out import LeaveOneOut, log_odds
+from sopa_plugin.interpret.leave_one_out import LeaveOneOut, fires_in, log_odds
 from sopa_plugin.interpret.matching import ArcScores
 
 
@@ -102,3 +104,61 @@ def test_what_cannot_be_done_is_said(make_explainer: Callable[..., Explainer]) -
     bare = Explainer.from_encoder(subject.encoder, {})
     with pytest.raises(UserError, match="no head"):
         bare.document(["good"])
+
+
+@pytest.mark.parametrize("options", [{}, {"boundary_tokens": True}, {"semiring": "log"}], ids=str)
+def test_use_is_what_one_by_one_gives(
+    options: dict[str, Any], make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer(patterns={2: 3, 3: 3, 5: 3}, **options)
+    subject, labelled = explainer.subject, documents[3:33]
+    explainer.use_means_of(documents)
+    gold = np.random.default_rng(1).integers(0, 3, len(labelled)).tolist()
+    reading = explainer.patterns(documents, k=1, words=0, labelled=(labelled, gold))
+    assert [each.use.loss for each in reading] == sorted(
+        (p.use.loss for p in reading), reverse=True
+    )
+    vectors = subject.encoder.forward_packed(*subject.read(labelled)[:3]).detach()
+    base = subject.logits(vectors).double().log_softmax(-1).detach().numpy()
+    explained = [explainer.document(words) for words in labelled]
+    rows = np.arange(len(labelled))
+    for pattern in reading:
+        use, column = pattern.use, subject.number(pattern.name)
+        held = vectors.clone()
+        held[:, column] = explainer.means[column]
+        after = subject.logits(held).double().log_softmax(-1).detach().numpy()
+        rise = (base[rows, gold] - after[rows, gold]).mean()
+        assert use.loss == pytest.approx(rise, abs=1e-6)
+        right = [(each.argmax(1) == gold).mean() for each in (base, after)]
+        assert use.accuracy == pytest.approx(right[1] - right[0])
+        fired = fires_in(subject, ArcScores.of(subject, subject.read(labelled)).scores,
+                         np.full(9, (pattern.best + pattern.mean) / 2))[:, column]  # fmt: skip
+        own = np.array(gold) == subject.labels.index(pattern.label)
+        assert use.fired == fired.sum()
+        assert use.precision == pytest.approx((fired & own).sum() / max(fired.sum(), 1))
+        assert use.recall == pytest.approx((fired & own).sum() / own.sum())
+        largest = [[c.pattern for c in each.contributions[:5] if abs(c.effect[each.target]) > 1e-6]
+                   for each in explained]  # fmt: skip
+        assert use.share == pytest.approx(np.mean([pattern.name in names for names in largest]))
+        matches = [explainer.matches(labelled[n])[pattern.name] for n in np.flatnonzero(fired)]
+        for (kind, state), share in use.taken.items():
+            steps = [[s for s in m.steps if (s.arc, s.state) == (kind, state)] for m in matches]
+            assert share == pytest.approx(np.mean([bool(each) for each in steps]) if steps else 0)
+            words = Counter(s.token for each in steps for s in each if s.token is not None)
+            assert dict(use.consumed[kind, state]) == dict(words)
+
+
+def test_order_and_figures_without_labelled_documents(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer()
+    reading = explainer.patterns(documents, k=1, words=0)
+    assert reading.order == "influence"
+    with pytest.raises(UserError, match="cannot be sorted by share: no labelled documents"):
+        reading.sorted("share")
+    measured = explainer.patterns(documents, k=1, words=0, labelled=(documents, [0] * 40))
+    precise = [each.use.precision for each in measured.sorted("precision")]
+    assert precise == sorted(precise, reverse=True)
+    assert [each.name for each in measured.sorted("influence")] == [each.name for each in reading]
+    assert "precision" in measured.to_text()
+    assert measured.sorted_by in measured.to_html()

@@ -252,6 +252,20 @@ def test_patterns_of_the_training_set(call: Call, run: Path) -> None:
         for match in pattern["matches"]:
             words = texts[match["document"]].split()[match["start"] : match["end"]]
             assert " ".join(words) == match["phrase"]
+    assert found["order"] == "dev"
+    for order in ("dev", "precision", "share", "influence"):
+        figure = "loss" if order == "dev" else order
+        first = json.loads(call("patterns", "--top", "1", "--sort", order, "--format", "json"))
+        values = [
+            max(each["effect"].values()) if order == "influence" else each["use"][figure]
+            for each in found["patterns"] + first["patterns"]
+        ]
+        assert values[-1] == max(values)
+    # What dev loses is what masking measures.
+    masked = json.loads(call("mask", "4-2", "--format", "json"))
+    (use,) = (each["use"] for each in found["patterns"] if each["pattern"] == "4-2")
+    rise = masked["after"]["dev_loss"] - masked["before"]["dev_loss"]
+    assert use["loss"] == pytest.approx(rise, abs=1e-5)
     strongest = found["patterns"][0]["pattern"]
     assert f"Pattern {strongest}" in call("patterns", "--top", "1")
     assert call("patterns", "4-2", "2-1").count("Pattern ") == 2
