@@ -1,4 +1,5 @@
-// The three data sets of the paper (section 5), and how their text becomes words.
+// The three data sets of the paper (section 5), two of questions and requests with several classes,
+// and how their text becomes words.
 // Each reads the embedded sample, or what its environment variable points to. Vectors are
 // lower-cased here, as GloVe 6B's are; with cased ones (GloVe 840B) set SOPA_LOWERCASE=false.
 local env = std.native('env');
@@ -12,6 +13,16 @@ local lowercase = env('SOPA_LOWERCASE', true);
   },
   amazon: {
     dataset: { type: 'amazon', path: env('SOPA_AMAZON', 'fixtures/amazon') },
+    tokenizer: { type: 'whitespace', lowercase: lowercase },
+  },
+  // Folders `trec` and `atis` with train, dev and test as .tsv (label, text), tokenised. Some classes
+  // of ATIS are rare, and a few are in dev or test alone.
+  trec: {
+    dataset: { type: 'text', path: env('SOPA_RULES', 'fixtures/rules') + '/trec' },
+    tokenizer: { type: 'whitespace', lowercase: lowercase },
+  },
+  atis: {
+    dataset: { type: 'text', path: env('SOPA_RULES', 'fixtures/rules') + '/atis', unseen_classes: 'keep' },
     tokenizer: { type: 'whitespace', lowercase: lowercase },
   },
   // Running text.

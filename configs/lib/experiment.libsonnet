@@ -4,6 +4,7 @@
 local data = import 'data.libsonnet';
 local models = import 'models.libsonnet';
 local published = import 'published.libsonnet';
+local shared_spaces = import 'shared_spaces.libsonnet';
 local spaces = import 'spaces.libsonnet';
 
 local budget = std.native('env')('SOPA_BUDGET', 'small');
@@ -28,7 +29,7 @@ local titles = {
   minilm_linear: 'MiniLM + linear',
   sopa_minilm: 'MiniLM + SoPa',
 };
-local data_titles = { sst: 'SST', amazon: 'Amazon', roc: 'ROC' };
+local data_titles = { sst: 'SST', amazon: 'Amazon', roc: 'ROC', trec: 'TREC', atis: 'ATIS' };
 
 // A large BiLSTM takes most of the time of a small budget.
 local smaller = if small then { [name]+: { dim+: { values: [100] } } for name in ['bilstm', 'bilstm_whitened'] } else {};
@@ -64,5 +65,19 @@ local small_epochs = {
     else { num_trials: 30, num_epochs: 250, patience: 30 },
     reference: 'sopa',
     published: published,
+  },
+
+  // One setting of a model for all data sets, by random search: the first seed of each trial, on 500
+  // training texts (with the paper's budget, on all too). The table's `ranking` says which is best.
+  shared(name, num_trials):: self.compare(
+    'One setting of ' + titles[name] + ' for all data sets',
+    [name],
+    ['sst', 'roc', 'amazon', 'trec', 'atis'],
+    sizes=if small then [500] else [500, null],
+  ) + {
+    models: [each { parameters: shared_spaces[name] } for each in super.models],
+    seeds: [1],
+    tuning+: { num_trials: num_trials },
+    reference: null,
   },
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import platform
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 MAX_SEED = 2**31 - 1  # NumPy takes 32 bits, and every process adds its number
 LOW_COVERAGE = 0.9
 """Share of the training tokens that have a vector, below which one had better know of it."""
+FREQUENT = {"train": 20, "dev": 3}
+"""A class with more examples than these ought to be predicted of some dev text."""
 Seed = Annotated[int, Bound(at_least=0, at_most=MAX_SEED)]
 
 logger = logging.getLogger(__name__)
@@ -157,6 +160,8 @@ class Experiment:
             figures = detailed_metrics(log_probabilities, examples["label"], model.labels)
             logger.info("%s:\n%s", split, metrics_text(figures))
             metrics |= {f"{prefix}_{key}": value for key, value in figures.items()}
+            if split == "dev":
+                metrics["unpredicted_classes"] = _unpredicted(data, figures)
             if split == "test":
                 names = data[split].features["label"].names
                 run.log_predictions(split, names, examples, log_probabilities)
@@ -165,7 +170,7 @@ class Experiment:
     def _prepare(self, run: RunFolder) -> tuple[DatasetDict, Model, Trainer]:
         """All that can fail for the data or the machine, before there is a run folder."""
         data = self.dataset.read()
-        _check_data(data)
+        _check_data(data, self.dataset.unseen_classes == "keep")
         start = None if self.init_from is None else load_model(self.init_from)
         tokenizer = self._build_tokenizer(data) if start is None else start.tokenizer
         labels = data["train"].features["label"].names
@@ -279,6 +284,19 @@ def _take_weights(model: Any, start: Model, folder: str) -> None:
     model.load_state_dict(weights, strict=False)
 
 
+def _unpredicted(data: DatasetDict, figures: Metrics) -> list[str]:
+    """The frequent classes that a model predicts of no dev text; the log names them."""
+    train = Counter(data["train"]["label"][:])
+    predicted = np.sum(figures["confusion_matrix"], axis=0)
+    missed = []
+    for number, (name, each) in enumerate(figures["per_class"].items()):
+        counts = {"train": train[number], "dev": each["support"]}
+        if not predicted[number] and all(counts[key] > least for key, least in FREQUENT.items()):
+            logger.warning("no dev text is predicted to be '%s'; examples: %s", name, counts)
+            missed.append(name)
+    return missed
+
+
 def _result_line(metrics: Metrics, path: Path) -> str:
     figures = [
         f"{name.replace('_', ' ')} {metrics[name]:.4f}"
@@ -288,13 +306,13 @@ def _result_line(metrics: Metrics, path: Path) -> str:
     return f"{', '.join(figures)}; saved in {path}"
 
 
-def _check_data(data: DatasetDict) -> None:
+def _check_data(data: DatasetDict, unseen_classes: bool) -> None:
     """What every reader must give, one's own too."""
     for split in ("train", "dev"):
         if split not in data or not len(data[split]):
             raise UserError(f"the data have no {split} examples; expected at least one")
     names = _label_names(data["train"])
-    known = set(data["train"]["label"][:])
+    known = set(range(len(names)) if unseen_classes else data["train"]["label"][:])
     for split, each in data.items():
         classes = _label_names(each)
         # test may go on with labels that count as wrong, where the reader was told so

@@ -59,6 +59,9 @@ class DatasetReader(ABC, Registrable):
         split_seed: the seed of both splits.
         encoding: of text files.
         empty_text: whether an empty text is an error or is left out and counted in the log.
+        unseen_classes: whether a class of dev or test texts that no training text has, not even
+            after `max_train_examples`, is an error or is kept: it cannot be learned, and its texts
+            count as wrong. The log counts them.
 
     Raises:
         UserError: everything that is wrong with the data, with file and line.
@@ -87,6 +90,7 @@ class DatasetReader(ABC, Registrable):
         split_seed: int = 0,
         encoding: str = "utf-8",
         empty_text: Literal["error", "drop"] = "error",
+        unseen_classes: Literal["error", "keep"] = "error",
     ) -> None:
         self.path = None if path is None else os.path.expanduser(path)
         self.lowercase = lowercase
@@ -98,6 +102,7 @@ class DatasetReader(ABC, Registrable):
         self.split_seed = split_seed
         self.encoding = encoding
         self.empty_text = empty_text
+        self.unseen_classes = unseen_classes
         for key, message in DatasetReader.check_params(vars(self)):
             raise UserError(f"{key}: {message}")
 
@@ -133,14 +138,17 @@ class DatasetReader(ABC, Registrable):
         if "train" not in sources:
             raise UserError(f"{self.path}: no training set; found {', '.join(sources) or 'none'}.")
         splits = self._with_held_out_sets(self._load(sources))
-        train = splits["train"]
+        train, kept = splits["train"], self.unseen_classes == "keep"
         self._check_labels(splits)
-        names = self.class_names(train)
+        names = self.class_names(train, *([splits["dev"], splits["test"]] if kept else []))
         if self.max_train_examples is not None:
             splits["train"] = split_tools.subsample(
                 train, self.max_train_examples, self.subsample_seed
             )
-            self._check_classes_kept(splits, train)
+            if not kept:
+                self._check_classes_kept(splits, train)
+        if kept:
+            split_tools.log_unseen(splits)
         sets = {split: splits[split].to_dataset(names) for split in ("train", "dev")}
         return DatasetDict({**sets, "test": self._named(splits["test"], names)})
 
@@ -169,9 +177,10 @@ class DatasetReader(ABC, Registrable):
         """
         return self._one_set({"test": self._source([Path(path).expanduser()])}, class_names)
 
-    def class_names(self, examples: Examples) -> Sequence[str]:
+    def class_names(self, *examples: Examples) -> Sequence[str]:
         """The class names in the order of their numbers, by default those of the training set."""
-        return self.known_class_names or split_tools.class_names(examples.counts())
+        found = {label for each in examples for label in each.counts()}
+        return self.known_class_names or split_tools.class_names(found)
 
     @property
     def is_embedded_sample(self) -> bool:
@@ -313,12 +322,13 @@ class DatasetReader(ABC, Registrable):
                 f"{train.name}: every training example has the label {shortened(min(known))}; "
                 "a classifier needs at least two classes."
             )
-        counted = self.labels_only_in_test == "count"
+        checked = ("dev",) if self.labels_only_in_test == "count" else ("dev", "test")
+        checked = () if self.unseen_classes == "keep" else checked
         faults = [
             f"{splits[split].first(label)}: the label {shortened(label)} of this {split} "
             f"example is not in the training set, which has {listed(known)}. Correct the label, "
-            "or add training examples of this class."
-            for split in (("dev",) if counted else ("dev", "test"))
+            "add training examples of this class, or set dataset.unseen_classes to 'keep'."
+            for split in checked
             for label in splits[split].counts()
             if label not in known
         ]

@@ -234,3 +234,15 @@ def class_names(labels: Iterable[str]) -> list[str]:
     if all(INTEGER.fullmatch(name) for name in names):
         return sorted(names, key=int)
     return sorted(names)
+
+
+def log_unseen(splits: Mapping[str, Examples]) -> None:
+    """Says how many held-out texts are of classes that no training text has."""
+    known = splits["train"].counts()
+    for split in ("dev", "test"):
+        unseen = {label: n for label, n in splits[split].counts().items() if label not in known}
+        if unseen:
+            logger.info(
+                "%d of %d %s texts are of classes without training texts: %s",
+                sum(unseen.values()), len(splits[split]), split, listed(unseen),
+            )  # fmt: skip

@@ -141,12 +141,12 @@ class TextReader(DatasetReader):
         names = source.class_names.get(self.label_column)
         return Examples.from_columns(source.name, columns, source.place, names)
 
-    def class_names(self, examples: Examples) -> Sequence[str]:
+    def class_names(self, *examples: Examples) -> Sequence[str]:
         """As in the base class, but those of a stored `ClassLabel` keep its order."""
-        names = super().class_names(examples)
-        if examples.stored_names is None:
+        names = super().class_names(*examples)
+        if examples[0].stored_names is None:
             return names
-        return [name for name in examples.stored_names if name in names]
+        return [name for name in examples[0].stored_names if name in names]
 
     def _loaded_splits(self) -> dict[str, Table]:
         tables = self._loaded_tables(self.config_name)
