@@ -612,6 +612,22 @@ def test_labels_that_only_test_has_count_as_wrong(config: Config, tmp_path: Path
         assert each["macro_f1"] == pytest.approx(metrics["test_macro_f1"])
 
 
+def test_frequent_classes_that_are_never_predicted_are_named(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """21 training and 4 dev texts are many, 20 and 4 are not; a class may have none at all."""
+    texts = {"usual": (90, 30), "many": (21, 4), "few": (20, 4), "none": (0, 4)}
+    for number, split in enumerate(("train", "dev")):
+        rows = [f"the film,{name}\n" * counts[number] for name, counts in texts.items()]
+        (tmp_path / f"{split}.csv").write_text("text,label\n" + "".join(rows))
+    (tmp_path / "test.csv").write_text("text,label\nthe film,usual\n")
+    dataset = {"type": "text", "path": str(tmp_path), "unseen_classes": "keep"}
+    metrics = run_experiment(config(dataset=dataset), tmp_path / "run")
+    assert metrics["unpredicted_classes"] == ["many"]
+    assert "no dev text is predicted to be 'many'" in caplog.text
+    assert np.isfinite(metrics["best_validation_loss"])
+
+
 def test_own_data_in_capitals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """README's recipe replaces the tokenizer; case is the vectors' all the same."""
     monkeypatch.chdir(REPOSITORY)

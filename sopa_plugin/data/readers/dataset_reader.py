@@ -322,8 +322,9 @@ class DatasetReader(ABC, Registrable):
                 f"{train.name}: every training example has the label {shortened(min(known))}; "
                 "a classifier needs at least two classes."
             )
-        checked = ("dev",) if self.labels_only_in_test == "count" else ("dev", "test")
-        checked = () if self.unseen_classes == "keep" else checked
+        checked = ["dev"] if self.labels_only_in_test == "count" else ["dev", "test"]
+        if self.unseen_classes == "keep":
+            checked = []
         faults = [
             f"{splits[split].first(label)}: the label {shortened(label)} of this {split} "
             f"example is not in the training set, which has {listed(known)}. Correct the label, "

@@ -526,6 +526,21 @@ def test_labels_that_only_test_has(write: Write, caplog: pytest.LogCaptureFixtur
         TextReader(root, labels_only_in_test="count").read()
 
 
+def test_classes_without_training_texts_may_be_kept(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    held_out = "text,label\na,odd\nb,pos\nc,neg\n"
+    root = str(write({"train.csv": CSV, "dev.csv": held_out, "test.csv": held_out}))
+    with pytest.raises(UserError, match=r"or set dataset\.unseen_classes to 'keep'"):
+        TextReader(root).read()
+    caplog.set_level("INFO")
+    data = TextReader(root, unseen_classes="keep", max_train_examples=2).read()
+    for split in ("train", "dev", "test"):
+        assert data[split].features["label"].names == ["neg", "odd", "pos"]
+    assert data["dev"]["label"][:] == [1, 2, 0]
+    assert "1 of 3 dev texts are of classes without training texts: 'odd'" in caplog.text
+
+
 def test_all_faults_at_once(write: Write) -> None:
     files = {
         "train.csv": "text,y\na,b\n",
