@@ -150,7 +150,7 @@ def add_input(parser: argparse.ArgumentParser, option: str) -> None:
         "--text-column", metavar="NAME", help="of tables, by default that of the run's own data"
     )
     parser.add_argument(
-        "--encoding", help="of tables that are no Parquet, by default that of the run's own data"
+        "--encoding", help="by default that of the run's own data, of plain text UTF-8"
     )
 
 
@@ -164,23 +164,26 @@ def open_input(args: argparse.Namespace, path: str | None) -> Iterator[tuple[Bin
     name = path or "input"
     if path is None and sys.stdin is None:
         raise UserError("the standard input is closed; name a file with -i")
-    if args.text_column and (args.input_format or format_of(name) or "text") == "text":
+    form = args.input_format or format_of(name)
+    if args.text_column and form in (None, "text"):
         raise UserError(f"{name}: --text-column is for tables; say by its format that it is one")
     if args.encoding and (problem := encoding_problem(args.encoding)):
         raise UserError(f"--encoding: {problem}")
-    file, form = Path(args.run, RUN_CONFIG), args.input_format
+    file = Path(args.run, RUN_CONFIG)
     run = read_json(file, "the config of a run") if file.exists() else None
     params = run.get("dataset") if isinstance(run, dict) else None
     layout = dict(params) if isinstance(params, dict) else {}
+    if form in (None, "text"):  # what a terminal or an editor writes
+        layout.pop("encoding", None)
     layout |= {key: each for key, each in vars(args).items() if each}
-    keys = layout.keys() & {"text_column", "encoding", "column_names"}
+    keys = ("text_column", "encoding", "column_names")
     with ExitStack() as files:
         try:
             source = files.enter_context(Path(path).open("rb")) if path else sys.stdin.buffer
         except OSError as error:
             raise UserError(f"{name}: cannot be read ({error.strerror})") from error
-        documents = open_documents(source, name, form, **{key: layout[key] for key in keys})
-        yield source, files.enter_context(documents)
+        given = {key: layout[key] for key in keys if layout.get(key)}
+        yield source, files.enter_context(open_documents(source, name, form, **given))
 
 
 def choose_device(device: str | None) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sopa_plugin.errors import UserError, shortened
 
@@ -50,6 +50,14 @@ def write_file(path: Path, content: str | bytes) -> None:
     """Writes a file whole or not at all; text in UTF-8."""
     with written_aside(path) as aside:
         aside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def is_same_file(path: str | Path, opened: BinaryIO) -> bool:
+    """Whether `path` is the regular file that is open."""
+    try:
+        return Path(path).is_file() and os.path.samestat(os.stat(path), os.fstat(opened.fileno()))
+    except OSError:  # something in memory
+        return False
 
 
 def is_left_aside(path: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from sopa_plugin.cli import (
     run_command,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import written_aside
+from sopa_plugin.files import is_same_file, written_aside
 from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _check_output(path: str | None, source: BinaryIO, form: str, force: bool) ->
         raise UserError(
             f"{path}: the answers are written as {form}, as the input is; let the name end so"
         )
-    if _is_same_file(path, source):
+    if is_same_file(path, source):
         raise UserError(f"{path}: is the input, which would be lost; name another file with -O")
     check_output(Path(path), "-O", force)
 
@@ -96,13 +95,6 @@ def _open_output(path: str | None, files: ExitStack) -> BinaryIO:
         return files.enter_context(opened(file, "wb"))  # type: ignore[return-value]
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
-
-
-def _is_same_file(path: str, source: BinaryIO) -> bool:
-    try:
-        return Path(path).is_file() and os.path.samestat(os.stat(path), os.fstat(source.fileno()))
-    except OSError:  # a source in memory
-        return False
 
 
 if __name__ == "__main__":

@@ -194,6 +194,8 @@ def test_encoding_and_byte_order_mark(answers: Callable[..., Path]) -> None:
         assert output.read_text(encoding).splitlines()[2].startswith("bad,ü,negative,")
     line = answers("new.jsonl", '{"message": "é good"}'.encode("cp1252"), "--encoding", "cp1252")
     assert json.loads(line.read_text("utf-8"))["message"] == "é good"
+    line = answers("new.txt", "é good".encode("cp1252"), "--encoding", "cp1252")
+    assert json.loads(line.read_text("utf-8"))["text"] == "é good"
     with pytest.raises(UserError, match=r"new\.csv:2: byte 0xe9 is not utf-8; set --encoding to"):
         answers("new.csv", content.encode("latin-1"))
 
@@ -296,6 +298,19 @@ def test_a_table_on_the_standard_input(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text\na\n")))
     with pytest.raises(UserError, match=r"^input:1: "):
         predict.main([str(run), "--format", form])
+
+
+def test_a_file_called_as_the_standard_input_is_not_it(
+    run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "input").write_text("message\nbad\nbad\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"message\ngood\n")))
+    predict.main([str(run), "--format", "csv"])
+    assert capsysbinary.readouterr().out.splitlines()[1].startswith(b"good,")
 
 
 def test_parquet_goes_through_pipes(run: Path, tmp_path: Path) -> None:

@@ -36,13 +36,14 @@ from sopa_plugin.data.readers.sources import (
     unique_keys,
 )
 from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.files import is_same_file
 
 FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
 BLOCK = 2**16  # bytes read at once: some hundred sentences
 ROWS = 1000  # of a table, read at once
 CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
 """What to do with text that is not UTF-8."""
-
+_AS_TEXT = "--format text (explain: --input-format) would read a document a line"
 _BOM = b"\xef\xbb\xbf"
 Predict = Callable[[list[str]], NDArray[Any]]
 """Texts to probabilities of the classes, `[texts, labels]`."""
@@ -109,8 +110,8 @@ class Documents(ABC):
 class Lines(Documents):
     """Lines of plain text, or of JSON objects, as they come; blank ones among JSON are none.
 
-    Answers are lines of JSON: `text`, or a line's own object as it was written, with `label` and
-    `probabilities {label: p}`.
+    Answers are lines of JSON in UTF-8: `text`, or a line's own object as it was written, with
+    `label` and `probabilities {label: p}`.
 
     Arguments:
         source: UTF-8.
@@ -172,7 +173,7 @@ class Lines(Documents):
                 raise ValueError("no object")
         except (ValueError, RecursionError) as error:
             raise UserError(
-                f"{where}: not JSON ({error}); expected an object a line, or give --format text"
+                f"{where}: not JSON ({error}); expected an object a line; {_AS_TEXT}"
             ) from error
         _check_column(self.text_column, list(record), where)
         found = record[self.text_column]
@@ -219,6 +220,8 @@ class Rows(Documents):
     def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
         write = self._writer()
         added = self._columns(self.header, labels)
+        if self.delimiter == "\t" and any(set("\t\r\n") & set(each) for each in labels):
+            raise UserError(f"{self.name}: a label has a tab or a line end; convert it to .jsonl")
         yield write([[*row, *added] for _, row in islice(self._rows(), self.first_row)])
         for rows, best, found in self._answers(predict, labels):
             answers = zip(rows, best, found.tolist(), strict=True)
@@ -321,10 +324,10 @@ def open_documents(
     Arguments:
         source: an open file.
         name: its own, for messages and, by its suffix, the format.
-        format: one of `FORMATS`; `text` is a document a line, in UTF-8. Where nothing says it:
-            JSON lines if the first is an object, else text.
+        format: one of `FORMATS`; `text` is a document a line. Where nothing says it: JSON lines if
+            the first is an object, else text.
         text_column: the column or key of the text.
-        encoding: of tables and JSON lines.
+        encoding: of all but Parquet.
         column_names: the columns of tables without a header row.
 
     Raises `UserError` with the place, what was expected and what to do.
@@ -333,7 +336,8 @@ def open_documents(
     path = Path(name)
     with ExitStack() as files:
         try:
-            if form in ("csv", "tsv", "parquet") and not path.is_file():  # which are read twice
+            # tables are read more than once
+            if form in ("csv", "tsv", "parquet") and not is_same_file(path, source):
                 path = Path(files.enter_context(tempfile.TemporaryDirectory()), "input")
                 with path.open("wb") as copy:
                     shutil.copyfileobj(source, copy)
@@ -345,7 +349,7 @@ def open_documents(
                 lines: Any = source
                 if name.lower().endswith(".gz"):
                     lines = gzip.GzipFile(fileobj=lines)
-                if form == "jsonl" and codecs.lookup(encoding).name != "utf-8":
+                if codecs.lookup(encoding).name != "utf-8":
                     recoder = codecs.EncodedFile(lines, "utf-8", encoding)
                     lines = SimpleNamespace(read=recoder.read)  # its other methods do not recode
                 is_json = None if form is None else form == "jsonl"
@@ -354,7 +358,10 @@ def open_documents(
             raise UserError(f"{name}: cannot be read or written so ({error})") from error
         except UserError as error:
             message = str(error).replace(str(path), name)
-            raise UserError(message.replace("dataset.encoding", "--encoding")) from error
+            message = message.replace("dataset.encoding", "--encoding")
+            if message == str(error):
+                raise
+            raise UserError(message) from error
 
 
 def format_of(name: str) -> str | None:
@@ -368,7 +375,7 @@ def _check_column(column: str, columns: Sequence[str], where: str) -> None:
     if columns.count(column) != 1:
         raise UserError(
             f"{where}: expected one column {shortened(column)}; the columns are {listed(columns)}. "
-            "Give --text-column with the one of the text, or --format text for a document a line"
+            f"Give --text-column with the one of the text; {_AS_TEXT}"
         )
 
 
@@ -404,7 +411,9 @@ def _decoded(line: bytes, where: str) -> str:
     try:
         return line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"{where}: not UTF-8 (byte {line[error.start]:#04x}); {CONVERT}") from error
+        raise UserError(
+            f"{where}: not UTF-8 (byte {line[error.start]:#04x}); {CONVERT}, or give --encoding"
+        ) from error
 
 
 def _is_object(text: str) -> bool:
