@@ -185,14 +185,15 @@ def _finish(
     forms: Sequence[str],
 ) -> None:
     """What all actions have; `explain` does the work, its result can be written as `forms`."""
-    usual = "mean" if explain is _mask else "no_match"
+    usual = "mean" if explain is _mask else "next"
     parser.set_defaults(explain=explain, forms=forms, replacement=None, usual=usual)
     if explain is not _fix:
         parser.add_argument(
             "--replacement",
-            choices=("no_match", "zero", "mean"),
-            help="what stands for a pattern's number in the document vector: what it is where the "
-            f"pattern does not match, zero, or its mean over the train set (default {usual})",
+            choices=("mean", "no_match", "zero") + ("next",) * (explain is not _mask),
+            help="what stands for a pattern's number in the document vector: that of its next best "
+            "match in the document, what it is where the pattern does not match, zero, or its mean "
+            f"over the train set (default {usual})",
         )
     parser.add_argument(
         "--format", choices=forms, help="default: the output file's suffix, or text"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from shutil import get_terminal_size
 from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
@@ -17,6 +17,7 @@ from sopa_plugin.interpret.markup import (
     joined,
     mark,
     number,
+    padded,
     paint,
     percent,
     pieces,
@@ -47,12 +48,17 @@ class Contribution:
         score: the pattern's document score; not finite where it does not match.
         match: its best match in the document, None where it does not match.
         effect: by label, the label's log-odds minus those with the pattern's score replaced.
+        instead: for replacement `next`, the next best match; None where none is left.
+        evidence: whether the pattern scores at least as much as it does on average, where that is
+            known; one that scores less is not shown.
     """
 
     pattern: str
     score: float
     match: Match | None
     effect: dict[str, float]
+    instead: Match | None = None
+    evidence: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The contribution as plain values."""
@@ -61,7 +67,17 @@ class Contribution:
             "score": finite(self.score),
             "effect": self.effect,
             "match": self.match.to_dict() if self.match else None,
+            "instead": self.instead.to_dict() if self.instead else None,
+            "evidence": self.evidence,
         }
+
+
+def largest(
+    contributions: Sequence[Contribution], target: str, count: int
+) -> tuple[Contribution, ...]:
+    """Of contributions in their order, the first that are evidence, other than none at all."""
+    shown = (item for item in contributions if item.evidence and item.effect[target] != 0)
+    return tuple(islice(shown, count))
 
 
 def spans_for(contributions: Sequence[Contribution], target: str) -> tuple[tuple[int, int], ...]:
@@ -102,7 +118,7 @@ class DocumentExplanation(Explanation):
         gold: the document's own label where it is known.
         contributions: every pattern's, the largest effect on `target` first, for or against.
         shown_patterns: how many of the largest are drawn and checked for faithfulness.
-        replacement: what a contribution compares with: "no_match", "zero" or "mean".
+        replacement: what a contribution compares with (see `LeaveOneOut`).
         comprehensiveness: fall of the target's probability when the words of the shown phrases
             that speak for it are dropped; high where they mattered.
         sufficiency: fall of the same when those words alone are kept; low where they suffice.
@@ -130,8 +146,7 @@ class DocumentExplanation(Explanation):
     @property
     def shown(self) -> tuple[Contribution, ...]:
         """The largest contributions other than none at all."""
-        largest = self.contributions[: self.shown_patterns]
-        return tuple(item for item in largest if item.effect[self.target] != 0)
+        return largest(self.contributions, self.target, self.shown_patterns)
 
     @property
     def phrases(self) -> tuple[tuple[int, int], ...]:
@@ -232,9 +247,10 @@ class DocumentExplanation(Explanation):
     def to_text(self, color: bool = False) -> str:
         """The words with their spans below them, and the table of contributions."""
         gold = f" (labelled {visible(self.gold)})" if self.gold is not None else ""
+        predicted = paint(visible(self.predicted), "strong", color)
+        share = percent(self.probabilities[self.predicted])
         lines = [
-            f"{paint(visible(self.predicted), 'strong', color)}{gold}; explained: "
-            f"{visible(self.target)}, probability {percent(self.probabilities[self.target])}",
+            f"{predicted} {share}{gold}{visible(self.explained)}",
             "",
             *self._underlined(color),
             "",
@@ -243,6 +259,9 @@ class DocumentExplanation(Explanation):
         for rank, item in enumerate(self.shown, start=1):
             value = item.effect[self.target]
             phrase = visible(item.match.phrase) if item.match else "(no match)"
+            if self.replacement == "next":
+                other = f"not: {visible(item.instead.phrase)}" if item.instead else "not: its mean"
+                phrase = f"{padded(phrase, 20)}  {paint(other, 'muted', color)}"
             figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
             rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
         if rows:

@@ -16,7 +16,12 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.automaton import read_arcs
-from sopa_plugin.interpret.documents import Contribution, DocumentExplanation, spans_for
+from sopa_plugin.interpret.documents import (
+    Contribution,
+    DocumentExplanation,
+    largest,
+    spans_for,
+)
 from sopa_plugin.interpret.leave_one_out import (
     DocumentScores,
     LeaveOneOut,
@@ -55,21 +60,21 @@ class Explainer:
 
     Arguments:
         subject: what is read.
-        replacement: what a contribution compares with: `no_match`, `zero` or `mean` (see
+        replacement: what a contribution compares with: `next`, `no_match`, `zero` or `mean` (see
             `LeaveOneOut`).
-        means: means of the document vector for `mean`; by default those of the train set, where
-            training saved them with the model. `use_means_of` finds others.
+        means: means of the document vector for `mean` and `next`; by default those of the train
+            set, where training saved them with the model. `use_means_of` finds others.
     """
 
     def __init__(
-        self, subject: Subject, replacement: Replacement = "no_match", means: Tensor | None = None
+        self, subject: Subject, replacement: Replacement = "next", means: Tensor | None = None
     ) -> None:
         self.subject = subject
         self.replacement = replacement
         self.means = subject.means if means is None else means
 
     @classmethod
-    def from_run(cls, folder: str | Path, replacement: Replacement = "no_match") -> Explainer:
+    def from_run(cls, folder: str | Path, replacement: Replacement = "next") -> Explainer:
         """Reads the model of a run. Documents are texts.
 
         Raises:
@@ -81,7 +86,7 @@ class Explainer:
     def from_model(
         cls,
         model: TextClassifier,
-        replacement: Replacement = "no_match",
+        replacement: Replacement = "next",
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> Explainer:
         """Reads a classifier (see `ModelSubject`). Documents are texts.
@@ -98,15 +103,16 @@ class Explainer:
         vectors: Mapping[str, ArrayLike] | Callable[[Sequence[str]], ArrayLike],
         head: Callable[[Tensor], Tensor] | None = None,
         labels: Sequence[str] = (),
-        replacement: Replacement = "no_match",
+        replacement: Replacement = "next",
     ) -> Explainer:
         """Reads a bare encoder (see `EncoderSubject`). Documents are sequences of tokens."""
         return cls(EncoderSubject(encoder, vectors, head, labels), replacement)
 
     def use_means_of(self, documents: Iterable[Any]) -> None:
         """Takes the mean of each pattern's score over `documents` for replacement `mean`."""
-        scores = [scored.scores for _, scored in self._read_all(documents)]
-        self.means = self._scores(scores).document_vector_means()
+        self.means = self._scores(
+            scored for _, scored in self._read_all(documents)
+        ).document_vector_means()
 
     def patterns(
         self,
@@ -125,23 +131,29 @@ class Explainer:
             labelled: other documents and the numbers of their labels, on which each pattern's use
                 is measured. Without them the strongest effect comes first.
 
-        Replacement `mean` takes the means of these documents if there are none yet, and keeps them.
+        Replacements `mean` and `next` take the means of these documents if there are none yet, and
+        keep them.
 
         Raises:
             UserError: `k` is less than 1, or the encoder has no best paths.
         """
         if k < 1:
             raise UserError(f"k: expected at least 1 phrase, found {k}")
-        top, found = TopMatches(self.subject, k), []
+        top = TopMatches(self.subject, k)
         sample: list[tuple[list[str], Tensor]] = []
-        for chunk, scored in self._read_all(documents):
-            top.add(chunk, scored)
-            found.append(scored.scores)
-            wanted = words > 0 and self.subject.contextual
-            if wanted and sum(len(spelt) for spelt, _ in sample) < SAMPLE:
-                sample.append(self._sample(chunk, scored.encoded))
-        scores = self._scores(found)
-        if self.replacement == "mean" and self.means is None:
+
+        def read() -> Iterator[ArcScores]:
+            for chunk, scored in self._read_all(documents):
+                top.add(chunk, scored)
+                wanted = words > 0 and self.subject.contextual
+                if wanted and sum(len(spelt) for spelt, _ in sample) < SAMPLE:
+                    sample.append(self._sample(chunk, scored.encoded))
+                yield scored
+
+        scores = self._scores(
+            read(), with_next=self.replacement == "next" and bool(self.subject.labels)
+        )
+        if self.replacement in ("mean", "next") and self.means is None:
             self.means = scores.document_vector_means()
         effects = scores.effects(self._leave_one_out()) if self.subject.labels else None
         uses = None if labelled is None else self._uses(scores, effects, *labelled)
@@ -207,18 +219,22 @@ class Explainer:
         logits = self.subject.classify(scored.encoded, scores)
         probabilities = logits.double().softmax(dim=-1)[0].tolist()
         target = target or labels[probabilities.index(max(probabilities))]
-        effects = leave_one_out(scores)[0]
+        effects = leave_one_out(scores, leave_one_out.instead(scored))[0]
         if not len(ids) and self.subject.prior is not None:
             effects[:] = 0.0  # no pattern was asked
         shown_scores = self.subject.encoder.options.algebra.to_score(scores[0].double()).tolist()
+        by_next = self.replacement == "next"
+        others = self._matches(scored.without_phrases, words) if by_next else {}
         contributions = [
-            Contribution(name, score, match, dict(zip(labels, effect, strict=True)))
-            for (name, match), score, effect in zip(
-                matches.items(), shown_scores, effects.tolist(), strict=True
+            Contribution(
+                name, score, match, dict(zip(labels, effect, strict=True)), others.get(name), usual
+            )
+            for (name, match), score, effect, usual in zip(
+                matches.items(), shown_scores, effects.tolist(), self._evidence(scores), strict=True
             )
         ]
         contributions.sort(key=lambda item: -abs(item.effect[target]))
-        phrases = spans_for(contributions[:shown], target)
+        phrases = spans_for(largest(contributions, target, shown), target)
         return DocumentExplanation(
             words,
             dict(zip(labels, probabilities, strict=True)),
@@ -266,11 +282,16 @@ class Explainer:
             yield chunk, self._read(chunk)
             size = min(GROWTH * size, CHUNK)
 
-    def _scores(self, chunks: Sequence[Tensor]) -> DocumentScores:
-        none = torch.zeros(
-            0, len(self.subject.names), device=self.subject.encoder.arcs.weight.device
-        )
-        return DocumentScores(self.subject, torch.cat([none, *chunks]))
+    def _scores(self, chunks: Iterable[ArcScores], with_next: bool = False) -> DocumentScores:
+        weight = self.subject.encoder.arcs.weight
+        scores = [torch.zeros(0, len(self.subject.names), device=weight.device)]
+        instead = list(scores)
+        for scored in chunks:
+            scores.append(scored.scores)
+            if with_next:
+                instead.append(scored.without_phrases.scores)
+        given = torch.cat(instead) if with_next else None
+        return DocumentScores(self.subject, torch.cat(scores), given)
 
     def _uses(
         self,
@@ -301,6 +322,13 @@ class Explainer:
             else None
             for name, path in zip(self.subject.names, paths, strict=True)
         }
+
+    def _evidence(self, scores: Tensor) -> list[bool]:
+        """Which patterns score at least as much in a document as they usually do, `[K]`."""
+        if self.replacement != "next" or self.means is None:
+            return [True] * scores.shape[1]
+        above = self.subject.document_vectors(scores)[0] >= self.means.to(scores.device)
+        return [bool(above[column]) for column in self.subject.columns]
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)

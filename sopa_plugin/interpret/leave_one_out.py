@@ -17,9 +17,9 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import arcs_of
 from sopa_plugin.interpret.matching import AFTER, BEFORE, ArcScores
 from sopa_plugin.interpret.subject import Subject
-from sopa_plugin.wfsa import Ends, arcs_taken, best_matches
+from sopa_plugin.wfsa import Ends, arcs_taken
 
-Replacement = Literal["no_match", "zero", "mean"]
+Replacement = Literal["next", "no_match", "zero", "mean"]
 Spans = Sequence[tuple[int, int]]
 """Where phrases are: the first token, and the one after the last."""
 
@@ -44,17 +44,17 @@ def held_values(
 ) -> Tensor | None:
     """The numbers of the document vector that stand for the patterns' own, `[K]`.
 
-    None for `no_match`, where a score is replaced before any normalization. Arguments as for
-    `LeaveOneOut`.
+    None for `no_match`, where a score is replaced before any normalization, and for `next` where no
+    means are known. Arguments as for `LeaveOneOut`.
 
     Raises:
         UserError: There is no such replacement, or means are missing.
     """
-    if replacement == "no_match":
+    if replacement == "no_match" or (replacement == "next" and means is None):
         return None
     if replacement == "zero":
         return subject.encoder.document_vector.of_zero()
-    if replacement != "mean":
+    if replacement not in ("mean", "next"):
         known = ", ".join(get_args(Replacement))
         raise UserError(f"replacement: expected one of {known}, found {replacement!r}")
     if means is None:
@@ -68,6 +68,7 @@ class DocumentScores:
     Arguments:
         subject: whose patterns they are.
         scores: the operator's scores of every pattern in every document, `[documents, K]`.
+        instead: of the next best matches, for replacement `next`.
 
     Attributes:
         best, mean: the highest score of each pattern as users see it, and the mean over the
@@ -76,9 +77,10 @@ class DocumentScores:
         matched, fires: where each pattern matches and where it fires, `[documents, K]`.
     """
 
-    def __init__(self, subject: Subject, scores: Tensor) -> None:
+    def __init__(self, subject: Subject, scores: Tensor, instead: Tensor | None = None) -> None:
         self.subject = subject
         self.scores = scores
+        self.instead = instead
         algebra = subject.encoder.options.algebra
         shown = algebra.to_score(scores.double()).cpu().numpy()
         self.matched: NDArray[np.bool_] = (scores != algebra.zero).cpu().numpy()
@@ -100,7 +102,7 @@ class DocumentScores:
         documents, patterns = np.nonzero(self.fires)
         pairs = torch.from_numpy(documents), torch.from_numpy(patterns)
         total = np.zeros((self.fires.shape[1], len(self.subject.labels)))
-        np.add.at(total, patterns, leave_one_out.of_pairs(self.scores, *pairs))
+        np.add.at(total, patterns, leave_one_out.of_pairs(self.scores, *pairs, self.instead))
         mean: NDArray[np.float64] = total / np.maximum(self.fires.sum(axis=0), 1)[:, None]
         return mean
 
@@ -120,66 +122,90 @@ class LeaveOneOut:
 
     A pattern's contribution to a class is the class's log-odds minus those of the same document
     with the pattern's score replaced:
+        `next`: by that of its next best match, which consumes no token of the phrase; where none is
+            left, the number's mean stands in (or, if means are not known, no match);
         `no_match`: by what it is in a document that the pattern does not match (before any
             normalization, so other numbers of the document vector may change, too);
         `zero`: its number in the document vector becomes that of a score of 0: 0 itself, but
             for the encoder's output `excess`;
         `mean`: it becomes the number's mean over a data set.
-    The paper zeroes scores that are products of probabilities, where no match is zero, too. Where
-    scores are logarithms or normalized, 0 is an ordinary score: there `no_match` is what names the
-    phrases that a prediction rests on (`faithfulness` measures it), and it is the default.
+    The paper zeroes scores that are products of probabilities, where no match is zero, too. No
+    match and zero are far from any document vector that occurs, so that contributions by these say
+    more of the pattern than of the document; `next` is the default.
 
     Arguments:
         subject: a subject with a head.
         replacement: which of them.
-        means: means of the document vector, `[dim]`; for `mean`.
+        means: means of the document vector, `[dim]`; for `mean` and `next`.
 
     Raises:
         UserError: The subject has no head, there is no such replacement, or means are missing.
     """
 
     def __init__(
-        self, subject: Subject, replacement: Replacement = "no_match", means: Tensor | None = None
+        self, subject: Subject, replacement: Replacement = "next", means: Tensor | None = None
     ) -> None:
         if not subject.labels:
             raise UserError("this encoder has no head, so nothing contributes to a class")
         self.subject = subject
+        self.replacement = replacement
         self._held = held_values(subject, replacement, means)
 
+    def instead(self, scored: ArcScores) -> Tensor | None:
+        """Document scores `[B, K]` of the next best matches; None where they are not asked for."""
+        return scored.without_phrases.scores if self.replacement == "next" else None
+
     @torch.no_grad()
-    def __call__(self, scores: Tensor) -> NDArray[np.float64]:
-        """Contributions `[B, K, labels]` from the operator's document scores `[B, K]`."""
+    def __call__(self, scores: Tensor, instead: Tensor | None = None) -> NDArray[np.float64]:
+        """Contributions `[B, K, labels]` from the operator's document scores `[B, K]`.
+
+        `instead` holds those of the next best matches `[B, K]`, for `next`.
+        """
         batch, patterns = scores.shape
         documents = torch.arange(batch).repeat_interleave(patterns)
-        found = self.of_pairs(scores, documents, torch.arange(patterns).repeat(batch))
+        found = self.of_pairs(scores, documents, torch.arange(patterns).repeat(batch), instead)
         return found.reshape(batch, patterns, -1)
 
     @torch.no_grad()
-    def of_pairs(self, scores: Tensor, documents: Tensor, patterns: Tensor) -> NDArray[np.float64]:
+    def of_pairs(
+        self, scores: Tensor, documents: Tensor, patterns: Tensor, instead: Tensor | None = None
+    ) -> NDArray[np.float64]:
         """Contributions `[pairs, labels]` of `patterns [pairs]` in `documents [pairs]`."""
         base = log_odds(self.subject.logits(self.subject.document_vectors(scores)).double())
-        without = log_odds(self.logits_without(scores, documents, patterns))
+        without = log_odds(self.logits_without(scores, documents, patterns, instead))
         found: NDArray[np.float64] = (base[documents.to(base.device)] - without).cpu().numpy()
         return found
 
     @torch.no_grad()
-    def logits_without(self, scores: Tensor, documents: Tensor, patterns: Tensor) -> Tensor:
+    def logits_without(
+        self, scores: Tensor, documents: Tensor, patterns: Tensor, instead: Tensor | None = None
+    ) -> Tensor:
         """Class scores `[pairs, labels]`, with the score of one pattern replaced in each."""
         found = [scores.new_zeros(0, len(self.subject.labels), dtype=torch.float64)]
         for some, which in zip(documents.split(CHUNK), patterns.split(CHUNK), strict=True):
             some, which = some.to(scores.device), which.to(scores.device)
-            found.append(self.subject.logits(self._without(scores[some], which)).double())
+            given = None if instead is None else instead[some, which]
+            found.append(self.subject.logits(self._without(scores[some], which, given)).double())
         return torch.cat(found)
 
-    def _without(self, scores: Tensor, patterns: Tensor) -> Tensor:
-        """Document vectors `[pairs, dim]` with the score of one pattern replaced in each."""
-        pairs = torch.arange(len(scores), device=scores.device)
-        if self._held is None:
-            scores[pairs, patterns] = self.subject.encoder.options.algebra.zero
-            return self.subject.document_vectors(scores)
+    def _without(self, scores: Tensor, patterns: Tensor, instead: Tensor | None) -> Tensor:
+        """Document vectors `[pairs, dim]` with the score of one pattern replaced in each.
+
+        `instead [pairs]` are the scores of next best matches, for `next`.
+        """
+        pairs, zero = torch.arange(len(scores)), self.subject.encoder.options.algebra.zero
+        held = torch.full((len(scores),), self._held is not None, device=scores.device)
+        if self.replacement == "next":
+            assert instead is not None
+            held &= instead == zero
+            scores[pairs, patterns] = torch.where(held, scores[pairs, patterns], instead)
+        elif self.replacement == "no_match":
+            scores[pairs, patterns] = zero
         vectors = self.subject.document_vectors(scores).clone()
-        columns = torch.tensor(list(self.subject.columns), device=scores.device)[patterns]
-        vectors[pairs, columns] = self._held.to(vectors)[patterns]
+        if self._held is not None:
+            columns = torch.tensor(list(self.subject.columns), device=scores.device)[patterns]
+            values = self._held.to(vectors)[patterns]
+            vectors[pairs, columns] = torch.where(held, values, vectors[pairs, columns])
         return vectors
 
 
@@ -265,7 +291,10 @@ class UseMeter:
         self._sums[:2] += fires.sum(axis=0), (fires & of_label).sum(axis=0)
         self._count_arcs(scored, *np.nonzero(fires))
         asked = np.flatnonzero((scored.encoded.offsets.diff() >= (subject.prior is not None)).cpu())
-        scores, labels = scores[torch.from_numpy(asked).to(scores.device)], labels[asked]
+        rows = torch.from_numpy(asked).to(scores.device)
+        instead = self._leave_one_out.instead(scored)
+        instead = None if instead is None else instead[rows]
+        scores, labels = scores[rows], labels[asked]
         predicted = subject.logits(subject.document_vectors(scores)).double().cpu()
         before = predicted.log_softmax(dim=-1).numpy()
         count, patterns = scores.shape
@@ -279,7 +308,7 @@ class UseMeter:
         self._sums[2] += (before[each, labels][:, None] - after[each, :, labels]).sum(axis=0)
         right = (before.argmax(axis=1) == labels).astype(int)[:, None]
         self._sums[3] += ((after.argmax(axis=2) == labels[:, None]) - right).sum(axis=0)
-        effects = np.abs(self._leave_one_out(scores)[each, :, before.argmax(axis=1)])
+        effects = np.abs(self._leave_one_out(scores, instead)[each, :, before.argmax(axis=1)])
         largest = np.argsort(-effects, axis=1, kind="stable")[:, :TOP]
         np.add.at(self._sums[4], largest[np.take_along_axis(effects, largest, axis=1) > 1e-6], 1)
 
@@ -287,10 +316,9 @@ class UseMeter:
         self, scored: ArcScores, documents: NDArray[np.int64], patterns: NDArray[np.int64]
     ) -> None:
         """Counts the arcs of the best matches of `patterns` in `documents`, and their words."""
-        layout, semiring, arcs = scored.path_operands
-        found = best_matches(layout, semiring, arcs)
-        ends = Ends.of_best(found, arcs.offsets, documents, patterns)
-        taken = arcs_taken(layout, found.steps.cpu().numpy(), ends)
+        found = scored.best_matches
+        ends = Ends.of_best(found, scored.path_arcs.offsets, documents, patterns)
+        taken = arcs_taken(scored.layout, found.steps.cpu().numpy(), ends)
         # shape: [arcs taken]; numbers of `ARCS`
         kinds = np.where(taken.looped, 1, np.where(taken.tokens < 0, 2, 0))
         each = np.stack([taken.paths, patterns[taken.paths], kinds, taken.states])

@@ -39,6 +39,7 @@ DARK = {
 }
 
 REPLACED = {
+    "next": "where the pattern makes do with its next best match, or its mean if none is left",
     "no_match": "as if the pattern had not matched",
     "zero": "with the pattern's score set to zero",
     "mean": "with the pattern's score set to its mean",

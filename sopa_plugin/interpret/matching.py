@@ -20,6 +20,7 @@ from sopa_plugin.interpret.subject import Encoded, Subject
 from sopa_plugin.wfsa import (
     ArcEncoding,
     Arcs,
+    BestMatches,
     Ends,
     Layout,
     Path,
@@ -101,9 +102,45 @@ class ArcScores:
         same = self.path_semiring == self.semiring
         return self.scores if same else document_scores(*self.path_operands)
 
+    @cached_property
+    @torch.no_grad()
+    def best_matches(self) -> BestMatches:
+        """Where and how the best match of each pattern in each document runs."""
+        return best_matches(*self.path_operands)
+
     def best_paths(self) -> list[list[Path | None]]:
         """The best match of each pattern in each document, `[B][K]`; None where there is none."""
-        return spell_out(self.layout, self.path_arcs, best_matches(*self.path_operands))
+        return spell_out(self.layout, self.path_arcs, self.best_matches)
+
+    @cached_property
+    @torch.no_grad()
+    def without_phrases(self) -> ArcScores:
+        """The same documents, in which no pattern can consume a token of its best match.
+
+        What is left to a pattern is its next best match, before that phrase or behind it.
+        """
+        index, offsets, found = self.arcs.index, self.arcs.offsets, self.best_matches
+        documents, patterns = np.nonzero(found.ends.cpu().numpy() >= 0)
+        ends = Ends.of_best(found, offsets, documents, patterns)
+        # shape: [B, K], counted over all documents; nothing lies from 0 to 0
+        first, last = np.zeros((2, *found.ends.shape), dtype=np.int64)
+        first[documents, patterns] = first_tokens(self.layout, found.steps.cpu().numpy(), ends)
+        last[documents, patterns] = ends.ends
+        tokens = np.arange(len(index))
+        document = np.searchsorted(offsets.cpu().numpy(), tokens, side="right") - 1
+        # shape: [M, K], then [M, R]
+        inside = (first[document] <= tokens[:, None]) & (tokens[:, None] < last[document])
+        of_phrase = torch.from_numpy(inside).to(index.device)[:, self.layout.patterns_of_scores]
+        every = torch.arange(len(index), device=index.device)
+
+        def without(arcs: Arcs, semiring: str) -> Arcs:
+            scores = arcs.scores[index].masked_fill(of_phrase, Semiring.named(semiring).zero)
+            return arcs._replace(scores=scores, index=every)
+
+        arcs = path_arcs = without(self.arcs, self.semiring)
+        if self.path_arcs is not self.arcs:
+            path_arcs = without(self.path_arcs, self.path_semiring)
+        return replace(self, arcs=arcs, path_arcs=path_arcs)
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:

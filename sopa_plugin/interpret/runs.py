@@ -47,7 +47,7 @@ class RunReader:
     def __init__(
         self,
         folder: str | Path,
-        replacement: Replacement = "no_match",
+        replacement: Replacement = "next",
         device: str = "cpu",
         accept_changed: bool = False,
     ) -> None:
@@ -98,7 +98,7 @@ class RunReader:
     def patterns(self, texts: Iterable[str], k: int, words: int) -> PatternsReading:
         """Every pattern read over `texts`, its use measured on the run's dev set if there is one.
 
-        Replacement `mean` takes the means of the train set.
+        Means are those of the train set.
         """
         try:
             labelled = self.examples(None, "dev")
@@ -175,13 +175,20 @@ class RunReader:
 
     def _take_means(self, wanted: bool = False) -> None:
         """Where the run was saved without means that are wanted, takes those of its data."""
-        wanted = wanted or self.explainer.replacement == "mean"
+        wanted = wanted or self.explainer.replacement in ("mean", "next")
         if not wanted or self.explainer.means is not None:
             return
-        try:
-            split, texts = "train", self.examples(None, "train")[0]
-        except UserError:
-            split, texts = "dev", self.examples(None, "dev")[0]
+        for split in ("train", "dev"):
+            try:
+                texts, _ = self.examples(None, split)
+                break
+            except UserError as error:
+                reason = error
+        else:
+            if self.explainer.replacement != "next":
+                raise reason
+            logger.warning("no match stands where a pattern has no next best one: %s", reason)
+            return
         told = "%s: saved without the means of its train set: taken over its %s set now"
         logger.warning(told, self.folder, split)
         self.explainer.use_means_of(texts)

@@ -138,6 +138,12 @@ class Layout:
         return sum(block.size for block in (*self.main_path, *self.loops) if block)
 
     @cached_property
+    def patterns_of_scores(self) -> list[int]:
+        """Which pattern each of the R scores belongs to."""
+        blocks = [block for block in (*self.main_path, *self.loops) if block]
+        return [each for b in blocks for each in range(b.first_pattern, self.num_patterns)]
+
+    @cached_property
     def num_epsilons(self) -> int:
         """Q: epsilon arcs."""
         return sum(block.size for block in self.epsilon_arcs)

@@ -99,11 +99,102 @@ def test_what_cannot_be_done_is_said(make_explainer: Callable[..., Explainer]) -
     subject = make_explainer().subject
     with pytest.raises(UserError, match="needs a data set"):
         LeaveOneOut(subject, "mean")
-    with pytest.raises(UserError, match="expected one of no_match, zero, mean"):
+    with pytest.raises(UserError, match="expected one of next, no_match, zero, mean"):
         LeaveOneOut(subject, "nothing")
     bare = Explainer.from_encoder(subject.encoder, {})
     with pytest.raises(UserError, match="no head"):
         bare.document(["good"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"semiring": "max_sum"},
+        {"semiring": "log"},
+        {"semiring": "sum_product"},
+        {"boundary_loops": True},
+        {"self_loops": "none", "epsilons": False},
+    ],
+    ids=str,
+)
+def test_the_next_best_match_lies_before_the_phrase_or_behind_it(
+    options: dict[str, Any], make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    subject = make_explainer(**options).subject
+    algebra = subject.encoder.options.algebra
+    scored = ArcScores.of(subject, subject.read(documents))
+    paths, others = scored.best_paths(), scored.without_phrases.best_paths()
+    found = 0
+    for number, words in enumerate(documents):
+        for pattern, path in enumerate(paths[number]):
+            if path is None:
+                assert others[number][pattern] is None
+                continue
+            parts = subject.read([words[: path.start], words[path.end :]])
+            expected = algebra.sum(ArcScores.of(subject, parts).scores[:, pattern], 0)
+            score = scored.without_phrases.scores[number, pattern]
+            assert score.item() == pytest.approx(expected.item(), rel=1e-5)
+            other = others[number][pattern]
+            assert (other is None) == (expected.item() == algebra.zero)
+            if other is not None:
+                assert other.end <= path.start or other.start >= path.end
+                found += 1
+    assert found > 50
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_pattern_makes_do_with_its_next_best_match(
+    known: bool,
+    normalization: str,
+    make_explainer: Callable[..., Explainer],
+    documents: list[list[str]],
+) -> None:
+    """Its mean stands in where none is left; without means, no match."""
+    explainer = make_explainer("next", normalization=normalization)
+    subject = explainer.subject
+    if known:
+        explainer.use_means_of(documents)
+    left = set()
+    for words in documents[:20]:
+        found = explainer.document(words)
+        scores = ArcScores.of(subject, subject.read([words])).scores
+        (base,) = subject.logits(subject.document_vectors(scores)).detach().numpy()
+        for each in found.contributions:
+            column, changed = subject.number(each.pattern), scores.clone()
+            changed[0, column] = -torch.inf if each.instead is None else np.log(each.instead.score)
+            vectors = subject.document_vectors(changed)
+            if known and each.instead is None:
+                vectors = subject.document_vectors(scores)
+                vectors[0, column] = explainer.means[column]
+            (again,) = subject.logits(vectors).detach().numpy()
+            for label, effect in enumerate(each.effect.values()):
+                others = [n for n in range(3) if n != label]
+                expected = odds(base[None], label, others) - odds(again[None], label, others)
+                assert effect == pytest.approx(expected.item(), abs=1e-4)
+            left.add(each.instead is None)
+    assert left == {True, False}
+
+
+def test_a_pattern_below_its_usual_score_is_no_evidence(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer("next", patterns={2: 3, 3: 3})
+    explainer.use_means_of(documents)
+    hidden = 0
+    for words in filter(None, documents):
+        found = explainer.document(words, shown=99)
+        scores = ArcScores.of(explainer.subject, explainer.subject.read([words])).scores
+        above = explainer.subject.document_vectors(scores)[0] >= explainer.means
+        names = {explainer.subject.names[n] for n in above.nonzero().flatten().tolist()}
+        assert {each.pattern for each in found.contributions if each.evidence} == names
+        assert {each.pattern for each in found.shown} <= names
+        hidden += len(found.contributions) - len(names)
+        for each in found.shown:
+            other = f"not: {each.instead.phrase}" if each.instead else "not: its mean"
+            assert other in found.to_text()
+    assert hidden > 20
 
 
 @pytest.mark.parametrize("options", [{}, {"boundary_tokens": True}, {"semiring": "log"}], ids=str)

@@ -133,7 +133,7 @@ def test_changed_models_are_compiled_anew(make_model: Callable[..., TextClassifi
 def test_filters_of_a_cnn_read_as_patterns(make_model: Callable[..., TextClassifier]) -> None:
     """Each filter's best window, and leave-one-out on the CNN's own document vector."""
     model = make_model(**ENCODERS[3])
-    explainer = Explainer.from_model(model)
+    explainer = Explainer.from_model(model, "no_match")
     text = TEXTS[0]
     found = {each.pattern: each for each in explainer.document(text).contributions}
     # Names go by window, the document vector by the order of `window_sizes`.
@@ -241,7 +241,7 @@ def test_word_pieces_are_the_tokens_and_special_ones_are_kept(
 
 
 def test_pieces_of_a_word_are_joined_where_text_is_shown(contextual: TextClassifier) -> None:
-    explainer = Explainer.from_model(contextual)
+    explainer = Explainer.from_model(contextual, "no_match")
     found = explainer.document("the unfunny film")
     assert "unfunny" in found.to_text()
     assert "##" not in found.to_text()
