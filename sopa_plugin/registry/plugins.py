@@ -100,9 +100,11 @@ def _entry_points() -> Iterator[EntryPoint]:
     here = sys.path[:1] == [""] or sys.path[:1] == [os.getcwd()]
     seen = set()
     for installed in distributions(path=sys.path[1:] if here else sys.path):
-        if installed.metadata["Name"] not in seen:
+        points = installed.entry_points.select(group=GROUP)
+        # the metadata of all that is installed would take most of the time of loading a model
+        if points and installed.metadata["Name"] not in seen:
             seen.add(installed.metadata["Name"])
-            yield from installed.entry_points.select(group=GROUP)
+            yield from points
 
 
 def _remember(package: str) -> None:

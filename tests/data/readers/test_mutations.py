@@ -126,14 +126,21 @@ def mutate(content: bytes, draw: random.Random) -> bytes:
     return content
 
 
-ROUNDS = 25
+ROUNDS = [25, pytest.param(1000, marks=pytest.mark.campaign)]
 
 
+@pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize(
     "write",
     [csv, tsv, json_lines, parquet, stored, class_folders, trees, lines, reviews, stars, stories],
 )
-def test_a_data_set_or_one_error(write: Callable[[Path], DatasetReader], tmp_path: Path) -> None:
+def test_a_data_set_or_one_error(
+    write: Callable[[Path], DatasetReader],
+    rounds: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
     draw = random.Random(0)
     folder = tmp_path / "data"
     folder.mkdir()
@@ -142,7 +149,7 @@ def test_a_data_set_or_one_error(write: Callable[[Path], DatasetReader], tmp_pat
     kept = {path: path.read_bytes() for path in files}
     names = set(reader.read()["train"].features["label"].names)
     refusals: list[str] = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         path = draw.choice(files)
         packed = path.suffix == ".gz" and draw.random() < 0.8
         content = gzip.decompress(kept[path]) if packed else kept[path]
