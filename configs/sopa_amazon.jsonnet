@@ -2,4 +2,4 @@
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.amazon + models.sopa + models.whitened
+data.amazon + models.sopa + models.chosen

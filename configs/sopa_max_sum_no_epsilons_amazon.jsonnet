@@ -3,4 +3,4 @@
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.amazon + models.sopa_max_sum_no_epsilons + models.whitened
+data.amazon + models.sopa_max_sum_no_epsilons + models.chosen

@@ -3,4 +3,4 @@
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.sst + models.sopa_max_sum_no_self_loops_no_epsilons + models.whitened
+data.sst + models.sopa_max_sum_no_self_loops_no_epsilons + models.chosen

@@ -3,4 +3,4 @@
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.roc + models.sopa_max_sum + models.whitened
+data.roc + models.sopa_max_sum + models.chosen

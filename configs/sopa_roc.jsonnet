@@ -2,4 +2,4 @@
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.roc + models.sopa + models.whitened
+data.roc + models.sopa + models.chosen

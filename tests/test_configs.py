@@ -9,6 +9,7 @@ import pytest
 
 from sopa_plugin.cli import build_from_file
 from sopa_plugin.comparisons import Description, Search
+from sopa_plugin.comparisons.description import Cell
 from sopa_plugin.registry import apply_overrides, check, fill_defaults, load_config
 from sopa_plugin.training import Experiment, run_experiment
 
@@ -28,7 +29,7 @@ DATA = ("sst", "amazon", "roc")
 def _embedded_samples(monkeypatch):
     """Configs find the fixtures from the project's folder, whatever the environment says."""
     monkeypatch.chdir(ROOT)
-    for name in ("SST", "AMAZON", "ROC", "VECTORS", "MINILM", "LOWERCASE", "BUDGET"):
+    for name in ("SST", "AMAZON", "ROC", "RULES", "VECTORS", "MINILM", "LOWERCASE", "BUDGET"):
         monkeypatch.delenv(f"SOPA_{name}", raising=False)
 
 
@@ -93,14 +94,32 @@ def test_search_spaces_fit_their_base(path):
 def test_a_space_fits_the_other_data_sets_too():
     space = str(ROOT / "configs" / "search" / "sopa.jsonnet")
     base = json.dumps(load_config(ROOT / "configs" / "sopa_roc.jsonnet"))
-    search = build_from_file(Search, space, [f"base={base}", "num_trials=5"])
+    search = build_from_file(Search, space, [f"base={base}", "num_trials=5", "base.model.head=mlp"])
     assert search.base["dataset"]["type"] == "roc"
     assert search.num_trials == 5
 
 
+EXPERIMENTS = sorted((ROOT / "configs" / "experiments").glob("*.jsonnet"))
+DEFAULTS = [path for path in EXPERIMENTS if "default" in path.stem]
+
+
+@pytest.mark.parametrize("path", DEFAULTS, ids=lambda path: path.stem)
+def test_defaults_are_sought_and_tried_on_five_data_sets(path):
+    description = build_from_file(Description, str(path))
+    assert list(description.data) == ["sst", "roc", "amazon", "trec", "atis"]
+    trials = {"one_default": 0, "default_bilstm": 12}.get(path.stem, 40)
+    assert description.tuning.num_trials == trials
+    shipped = load_config(ROOT / "configs" / "sopa_roc.jsonnet")
+    if not trials:
+        config = description.config(Cell("roc", "sopa_default", None), 1)
+        assert config == shipped
+    else:
+        assert description.sizes == [500]
+
+
 @pytest.mark.parametrize("budget", ["small", "paper"])
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "configs" / "experiments").glob("*.jsonnet")), ids=lambda path: path.stem
+    "path", [path for path in EXPERIMENTS if path not in DEFAULTS], ids=lambda path: path.stem
 )
 def test_experiments_are_sound(path, budget, monkeypatch):
     monkeypatch.setenv("SOPA_BUDGET", budget)

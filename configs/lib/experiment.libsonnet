@@ -24,11 +24,13 @@ local titles = {
   bilstm_whitened: 'BiLSTM, whitened',
   cnn_whitened: 'CNN, whitened',
   sopa_whitened: 'SoPa, whitened',
+  sopa_default: 'SoPa, the default',
   tfidf: 'TF-IDF',
   bag_of_vectors: 'Bag of vectors',
   minilm_linear: 'MiniLM + linear',
   sopa_minilm: 'MiniLM + SoPa',
 };
+local five = ['sst', 'roc', 'amazon', 'trec', 'atis'];
 local data_titles = { sst: 'SST', amazon: 'Amazon', roc: 'ROC', trec: 'TREC', atis: 'ATIS' };
 
 // A large BiLSTM takes most of the time of a small budget.
@@ -67,12 +69,21 @@ local small_epochs = {
     published: published,
   },
 
+  // Models as their configs are shipped, without a search.
+  shipped(model_names):: self.compare('The shipped settings', model_names, five) + {
+    models: [each { parameters: {} } for each in super.models],
+    tuning: { num_trials: 0 },
+    reference: model_names[0],
+    published: null,
+  },
+
   // One setting of a model for all data sets, by random search: the first seed of each trial, on 500
-  // training texts (with the paper's budget, on all too). The table's `ranking` says which is best.
+  // training texts (with the paper's budget, on all too). How one is chosen is in
+  // configs/experiments/README.md.
   shared(name, num_trials):: self.compare(
     'One setting of ' + titles[name] + ' for all data sets',
     [name],
-    ['sst', 'roc', 'amazon', 'trec', 'atis'],
+    five,
     sizes=if small then [500] else [500, null],
   ) + {
     models: [each { parameters: shared_spaces[name] } for each in super.models],

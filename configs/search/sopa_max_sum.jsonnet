@@ -3,7 +3,7 @@
 local spaces = import '../lib/spaces.libsonnet';
 
 {
-  base: import '../sopa_max_sum_sst.jsonnet',
+  base: (import '../sopa_max_sum_sst.jsonnet') + { model+: { head: { type: 'mlp' } } },  // as in the paper
   parameters: spaces.sopa_max_sum,
   num_trials: 30,
   metric: '-loss',

@@ -616,6 +616,7 @@ def test_frequent_classes_that_are_never_predicted_are_named(
     config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """21 training and 4 dev texts are many, 20 and 4 are not; a class may have none at all."""
+    caplog.set_level("INFO")
     texts = {"usual": (90, 30), "many": (21, 4), "few": (20, 4), "none": (0, 4)}
     for number, split in enumerate(("train", "dev")):
         rows = [f"the film,{name}\n" * counts[number] for name, counts in texts.items()]
