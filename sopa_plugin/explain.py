@@ -1,4 +1,4 @@
-"""`python -m sopa_plugin.explain RUN patterns|document|report|mask|fix`: reads a model."""
+"""`python -m sopa_plugin.explain RUN patterns|document|report|where|mask|fix`: reads a model."""
 
 from __future__ import annotations
 
@@ -68,6 +68,11 @@ def _document(reader: RunReader, args: argparse.Namespace) -> Explanation:
 
 def _report(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.report(args.data, args.split or "dev", args.k, args.examples, args.shown)
+
+
+def _where(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    found = reader.where(args.name, args.data, args.split or "dev")
+    return found.wrong() if args.wrong else found
 
 
 def _mask(reader: RunReader, args: argparse.Namespace) -> Explanation:
@@ -144,6 +149,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_data(report, "dev")
     _finish(report, _report, ("text", "json", "html"))
 
+    where = actions.add_parser("where", help="every place where a pattern fires, in context")
+    where.add_argument("name", metavar="PATTERN", help="the pattern")
+    where.add_argument(
+        "--wrong", action="store_true", help="only in documents that got a wrong label"
+    )
+    _add_data(where, "dev")
+    _finish(where, _where, ("text", "json", "html"))
+
     mask = actions.add_parser(
         "mask", aliases=["silence"], help="hold patterns at their means; what changes on dev"
     )
@@ -187,7 +200,7 @@ def _finish(
     """What all actions have; `explain` does the work, its result can be written as `forms`."""
     usual = "mean" if explain is _mask else "next"
     parser.set_defaults(explain=explain, forms=forms, replacement=None, usual=usual)
-    if explain is not _fix:
+    if explain not in (_fix, _where):
         parser.add_argument(
             "--replacement",
             choices=("mean", "no_match", "zero") + ("next",) * (explain is not _mask),

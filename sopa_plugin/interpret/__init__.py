@@ -20,12 +20,13 @@ from sopa_plugin.interpret.documents import (
 )
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.match import Match, Step, pattern_names
+from sopa_plugin.interpret.match import Concordance, Match, Place, Step, pattern_names
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
 from sopa_plugin.interpret.subject import EncoderSubject, Subject
 
 __all__ = [
     "ArcReading",
+    "Concordance",
     "Contribution",
     "DocumentExplanation",
     "DocumentExplanations",
@@ -35,6 +36,7 @@ __all__ = [
     "Match",
     "PatternReading",
     "PatternsReading",
+    "Place",
     "StateActivations",
     "Step",
     "Subject",

@@ -29,12 +29,13 @@ from sopa_plugin.interpret.leave_one_out import (
     Use,
     UseMeter,
     faithfulness,
+    fires_in,
 )
-from sopa_plugin.interpret.match import Match
+from sopa_plugin.interpret.match import Concordance, Match, Place
 from sopa_plugin.interpret.matching import ArcScores, TopMatches, spell, with_boundaries
 from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
-from sopa_plugin.wfsa import Semiring
+from sopa_plugin.wfsa import Ends, Semiring, trace
 from sopa_plugin.wfsa.reference import Recurrence
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class Explainer:
                 float(scores.best[number]),
                 float(scores.mean[number]),
                 float(scores.matched[:, number].sum() / documents_read),
+                float(scores.thresholds[number]),
                 float(scores.fires[:, number].sum() / documents_read),
                 {}
                 if effects is None
@@ -185,6 +187,50 @@ class Explainer:
             0 if labelled is None else len(labelled[0]),
         )
         return reading.sorted("dev" if uses else "influence")
+
+    def thresholds(self, documents: Iterable[Any]) -> dict[str, float]:
+        """The document score from which on each pattern fires, by what it scores on `documents`."""
+        found = self._scores(scored for _, scored in self._read_all(documents)).thresholds
+        return dict(zip(self.subject.names, found.tolist(), strict=True))
+
+    def where(
+        self, documents: Sequence[Any], gold: Sequence[int], thresholds: Mapping[str, float]
+    ) -> dict[str, Concordance]:
+        """Every place where patterns fire, by their names.
+
+        Arguments:
+            documents: what to read.
+            gold: the numbers of their labels.
+            thresholds: from which score on each pattern fires; of those that are wanted.
+
+        Raises:
+            UserError: There is no such pattern, or no head.
+        """
+        subject, labels = self.subject, self.subject.labels
+        found: dict[int, list[Place]] = {subject.number(name): [] for name in thresholds}
+        floors = np.full(len(subject.names), np.inf)
+        floors[list(found)] = list(thresholds.values())
+        read = 0
+        for chunk, scored in self._read_all(documents):
+            places, patterns = np.nonzero(fires_in(subject, scored.scores, floors))
+            distinct, which = np.unique(places, return_inverse=True)
+            words = subject.words([chunk[place] for place in distinct.tolist()])
+            predicted = subject.classify(scored.encoded, scored.scores).argmax(dim=-1).tolist()
+            best = scored.best_matches
+            ends = Ends.of_best(best, scored.arcs.offsets, places, patterns)
+            paths = trace(scored.layout, scored.path_arcs, best.steps.cpu().numpy(), ends)
+            for place, word, path in zip(places.tolist(), which.tolist(), paths, strict=True):
+                match = spell(subject, path, words[word], read + place)
+                own, given = gold[read + place], predicted[place]
+                found[path.pattern].append(Place(match, words[word], labels[own], labels[given]))
+            read += len(chunk)
+        for ranked in found.values():
+            ranked.sort(key=lambda place: -place.match.score)
+        names = subject.names
+        return {
+            names[pattern]: Concordance(names[pattern], tuple(ranked), len(ranked), read)
+            for pattern, ranked in found.items()
+        }
 
     def matches(self, document: Any) -> dict[str, Match | None]:
         """The best match of each pattern in one document."""

@@ -46,6 +46,9 @@ REPLACED = {
 }
 """What a contribution compares with, in words."""
 
+SHOWN = 20
+"""Places of a pattern that its card shows."""
+
 CONTINUES = "##"
 """How a word piece that goes on with the word before it is written."""
 
@@ -82,7 +85,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     shown = (number, signed, percent, mark, side, shorten, state_name, text_width)
-    environment.globals.update({each.__name__: each for each in shown}, REPLACED=REPLACED)
+    environment.globals.update(
+        {each.__name__: each for each in shown}, REPLACED=REPLACED, SHOWN=SHOWN
+    )
     return environment
 
 

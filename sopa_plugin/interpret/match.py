@@ -1,15 +1,27 @@
-"""One match of one pattern, aligned: which word each state consumed and where epsilons were."""
+"""Matches, aligned: which word each state consumed; and where a pattern fires, in context."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from shutil import get_terminal_size
+from typing import Any, ClassVar
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.markup import joined, pieces
+from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.markup import (
+    columns,
+    joined,
+    number,
+    padded,
+    paint,
+    pieces,
+    shorten,
+    side,
+    visible,
+)
 
 NEAREST = 5
 """Names of patterns that an error tells, at most."""
@@ -159,3 +171,108 @@ class Match:
             "count": self.count,
             "steps": [step.to_dict() for step in self.steps],
         }
+
+
+CONTEXT = 12
+"""Words shown on each side of a phrase."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pattern fires: its best match in a document, the words around it, the labels.
+
+    Arguments:
+        match: the match.
+        tokens: the document's tokens.
+        gold: the document's own label.
+        predicted: the label that the model gives it.
+    """
+
+    match: Match
+    tokens: tuple[str, ...]
+    gold: str
+    predicted: str
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the model gives the document its own label."""
+        return self.gold == self.predicted
+
+    @property
+    def before(self) -> str:
+        """What stands before the phrase."""
+        first = max(0, self.match.start - CONTEXT)
+        return "… " * (first > 0) + joined(self.tokens[first : self.match.start])
+
+    @property
+    def after(self) -> str:
+        """What stands behind the phrase."""
+        last = self.match.end + CONTEXT
+        return joined(self.tokens[self.match.end : last]) + " …" * (last < len(self.tokens))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The place as plain values."""
+        labels = {"gold": self.gold, "predicted": self.predicted}
+        return {**labels, **self.match.to_dict(), "before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True, repr=False)
+class Concordance(Explanation):
+    """Every place where a pattern fires, the highest score first.
+
+    Arguments:
+        pattern: the pattern's name.
+        places: one a document.
+        fires: in how many documents it does, of which places of some may be left out.
+        documents: how many were read.
+    """
+
+    template: ClassVar[str] = "concordance.html"
+
+    pattern: str
+    places: tuple[Place, ...]
+    fires: int
+    documents: int
+
+    @property
+    def title(self) -> str:
+        return f"Where pattern {self.pattern} fires"
+
+    @property
+    def about(self) -> str:
+        """How many places there are."""
+        wrong = sum(not place.is_right for place in self.places)
+        fires = f"{self.fires:,} of {self.documents:,} documents"
+        return f"{self.title}: {fires}, {wrong:,} of them wrongly classified"
+
+    def wrong(self) -> Concordance:
+        """Only the places in documents that got another label than their own."""
+        places = (place for place in self.places if not place.is_right)
+        return replace(self, places=tuple(places))
+
+    def to_dict(self) -> dict[str, Any]:
+        places = [place.to_dict() for place in self.places]
+        counts = {"fires": self.fires, "documents": self.documents}
+        return {"pattern": self.pattern, **counts, "places": places}
+
+    def to_text(self, color: bool = False) -> str:
+        """A line a place, the phrases below one another."""
+        heads = [f"{number(p.match.score):>7} {visible(_labels(p))}" for p in self.places]
+        phrases = [visible(place.match.phrase) for place in self.places]
+        size, wide = (max(map(columns, each), default=0) for each in (heads, phrases))
+        room = max(10, (get_terminal_size().columns - size - min(wide, 40) - 4) // 2)
+        lines = []
+        for place, head, phrase in zip(self.places, heads, phrases, strict=True):
+            left, right = visible(place.before)[-room:], visible(place.after)
+            left = " " * (room - columns(left)) + left
+            look = side(place.is_right - 0.5)
+            middle = padded(phrase, min(wide, 40))
+            head = paint(padded(head, size), look, color)
+            line = f"{head}  {left} {paint(middle, 'strong', color)} {shorten(right, room)}"
+            lines.append(line.rstrip())
+        return "\n".join([self.about, *lines])
+
+
+def _labels(place: Place) -> str:
+    """The label given and, where it is another, the document's own."""
+    return f"✓ {place.gold}" if place.is_right else f"✗ {place.predicted}, labelled {place.gold}"

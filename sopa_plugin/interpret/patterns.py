@@ -64,7 +64,8 @@ class PatternReading:
         best, mean: the highest and the mean document score, among documents with a match;
             not finite where there are none.
         matched: share of documents with a match.
-        fires: share of documents whose score lies nearer to `best` than to `mean`.
+        threshold: the document score from which on the pattern fires, halfway between those.
+        fires: share of documents in which it does.
         effect: by label, the mean contribution over the documents in which the pattern fires;
             empty where no head is read.
         arcs: every arc.
@@ -77,6 +78,7 @@ class PatternReading:
     best: float
     mean: float
     matched: float
+    threshold: float
     fires: float
     effect: dict[str, float]
     arcs: tuple[ArcReading, ...] = ()
@@ -188,6 +190,7 @@ class PatternReading:
             "best": finite(self.best),
             "mean": finite(self.mean),
             "matched": self.matched,
+            "threshold": finite(self.threshold),
             "fires": self.fires,
             "effect": self.effect,
             "use": self.use.to_dict() if self.use else None,

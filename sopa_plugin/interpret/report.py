@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
 from sopa_plugin.interpret.markup import paint, signed, visible
+from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.training.metrics import classification_metrics
@@ -43,6 +44,7 @@ class ModelReport(Explanation):
         metrics: accuracy, macro_f1, loss and the number of examples.
         confusion: documents by true and predicted label, `[labels][labels]`.
         patterns: all patterns, the most useful first.
+        where: the places where each fires, by name.
         faithfulness: of the explanations of the predicted labels.
         wrong: documents most surely given a wrong label.
         unsure: documents of which the model is least sure.
@@ -56,6 +58,7 @@ class ModelReport(Explanation):
     metrics: dict[str, float]
     confusion: tuple[tuple[int, ...], ...]
     patterns: PatternsReading
+    where: Mapping[str, Concordance]
     faithfulness: Faithfulness
     wrong: tuple[DocumentExplanation, ...]
     unsure: tuple[DocumentExplanation, ...]
@@ -173,6 +176,7 @@ def read_model(
         classification_metrics(log_probabilities, true),
         tuple(tuple(row) for row in confusion.tolist()),
         patterns,
+        explainer.where(texts, gold, {each.name: each.threshold for each in patterns}),
         _faithfulness(explainer, texts, shown),
         explain(surest[(true != predicted)[surest]]),
         explain(surest[::-1]),

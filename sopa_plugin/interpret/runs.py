@@ -20,6 +20,7 @@ from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplana
 from sopa_plugin.interpret.editing import Changed, Edited, hold, mask
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.leave_one_out import Replacement
+from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.subject import ModelSubject
@@ -128,6 +129,13 @@ class RunReader:
         if text is None:
             raise UserError(NO_DOCUMENT)
         return self.explainer.activations(text, pattern)
+
+    def where(self, name: str, data: str | None, split: str) -> Concordance:
+        """Every place where a pattern fires in `split` or `data`, by what it scores on train."""
+        self.check_names([name])
+        texts, gold = self.examples(data, split)
+        threshold = self.explainer.thresholds(self.examples(None, "train")[0])[name]
+        return self.explainer.where(texts, gold, {name: threshold})[name]
 
     def report(
         self, data: str | None, split: str, k: int, examples: int, shown: int

@@ -106,6 +106,42 @@ def test_effect_and_firing(
         assert pattern.label == explainer.subject.labels[int(expected.argmax())]
 
 
+def test_a_concordance_has_every_document_in_which_a_pattern_fires(
+    make_explainer: Callable[..., Explainer],
+    documents: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    explainer = make_explainer()
+    gold = np.random.default_rng(2).integers(0, 3, len(documents)).tolist()
+    thresholds = explainer.thresholds(documents)
+    reading = explainer.patterns(documents, k=1, words=0)
+    found = explainer.where(documents, gold, thresholds)
+    assert list(found) == list(explainer.subject.names)
+    for name, concordance in found.items():
+        assert reading[name].threshold == thresholds[name]
+        assert len(concordance.places) == round(reading[name].fires * len(documents)) > 0
+        scores = [place.match.score for place in concordance.places]
+        assert scores == sorted(scores, reverse=True)
+        for place in concordance.places:
+            words, number = documents[place.match.document], place.match.document
+            match = explainer.matches(words)[name]
+            assert (place.match.start, place.match.phrase) == (match.start, match.phrase)
+            assert place.match.score == pytest.approx(match.score, rel=1e-5)
+            assert place.gold == explainer.subject.labels[gold[number]]
+            assert place.predicted == explainer.document(words).predicted
+            text = " ".join(filter(None, (place.before, place.match.phrase, place.after)))
+            assert text == " ".join(words)
+        lines = concordance.to_text().splitlines()
+        assert len(lines) == 1 + len(scores)
+        assert max(map(len, lines[1:])) <= 120
+        wrong = concordance.wrong()
+        assert all(place.gold != place.predicted for place in wrong.places)
+        assert wrong.to_html().count("<tr><td") == len(wrong.places)
+    (only,) = explainer.where(documents, gold, {"3-2": thresholds["3-2"]}).values()
+    assert only.places == found["3-2"].places
+
+
 def test_documents_may_be_a_stream_that_is_read_once(
     make_explainer: Callable[..., Explainer], documents: list[list[str]]
 ) -> None:

@@ -22,7 +22,7 @@ HOSTILE += ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\rover", "\x7f", "new\nli
 HOSTILE += ["😀", "👩‍👩‍👧", "שלום", "עולם", ",", "مرحبا", "ＡＢ", "日本"]
 LABELS = ["\x1b[31m<i>negative</i>", "neutral", 'positive" onload="alert(1)\x9b']
 PICTURES = ["document", "patterns", "automata", "activations"]
-KINDS = [*PICTURES, "documents", "report"]
+KINDS = [*PICTURES, "documents", "report", "concordance"]
 
 
 @pytest.fixture
@@ -37,16 +37,19 @@ def hostile(
     words = ["the", *HOSTILE, "not", "good"]
     document = explainer.document(words, gold=LABELS[0], target=LABELS[2], shown=99)
     patterns = explainer.patterns([words, HOSTILE, HOSTILE[::-1], ["bad", "film"]], k=3)
+    thresholds = {each.name: each.threshold for each in patterns}
+    where = explainer.where([words, HOSTILE], [0, 2], thresholds)
     metrics = {"accuracy": 1.0, "macro_f1": 1.0, "loss": 0.1, "examples": 1}
     confusion, faithful = ((1, 0, 0),) * 3, Faithfulness(1, 0, 0, 0, 0)
     return {
+        "concordance": max(where.values(), key=lambda each: len(each.places)),
         "document": document,
         "patterns": patterns,
         "automata": patterns.automata(),
         "activations": explainer.activations(words, "5-1"),
         "documents": DocumentExplanations((document, explainer.document(["bad"]))),
         "report": ModelReport(
-            "\x1b[H<b>model", tuple(LABELS), metrics, confusion, patterns, faithful,
+            "\x1b[H<b>model", tuple(LABELS), metrics, confusion, patterns, where, faithful,
             (document,), (document,), (),
         ),
     }  # fmt: skip
@@ -100,9 +103,10 @@ def test_pictures_are_whole_static_and_escaped(kind: str, hostile: dict[str, Exp
 @pytest.mark.parametrize("color", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_terminal_gets_no_control_character(
-    kind: str, color: bool, hostile: dict[str, Explanation]
+    kind: str, color: bool, hostile: dict[str, Explanation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Words and labels that would colour or move the cursor come out in visible form."""
+    monkeypatch.setenv("COLUMNS", "900")  # so that all of the text is shown
     plain, text = hostile[kind].to_text(), hostile[kind].to_text(color)
     assert re.sub(r"\x1b\[(?:34;1|33|2|1|0)m", "", text) == plain
     assert (text != plain) == color

@@ -343,6 +343,21 @@ def test_a_report_is_one_page_with_all_of_it(call: Call, run: Path, tmp_path: Pa
         call("report", "-o", str(tmp_path / "report.svg"))
 
 
+def test_a_concordance_of_wrong_labels(call: Call, run: Path, tmp_path: Path) -> None:
+    every = json.loads(call("where", "2-1", "--format", "json", "--split", "train"))
+    reading = json.loads(call("patterns", "2-1", "--format", "json", "--words", "0"))
+    (pattern,) = reading["patterns"]
+    assert len(every["places"]) == round(pattern["fires"] * reading["documents"])
+    wrong = json.loads(call("where", "2-1", "--format", "json", "--split", "train", "--wrong"))
+    differ = [each for each in every["places"] if each["gold"] != each["predicted"]]
+    assert wrong["places"] == differ
+    assert len(differ) < len(every["places"])
+    text = call("where", "2-1")
+    assert text.startswith("Where pattern 2-1 fires: ")
+    with pytest.raises(UserError, match="no pattern is called '2-33'"):
+        call("where", "2-33", "-o", str(tmp_path / "places.html"))
+
+
 @pytest.mark.parametrize(
     ("action", "replacement"), [("mask", "no_match"), ("silence", None)], ids=str
 )
