@@ -63,7 +63,7 @@ def _document(reader: RunReader, args: argparse.Namespace) -> Explanation:
     texts = args.text or _texts(args, args.input or "-")
     if args.activations:
         return reader.activations(texts, args.activations)
-    return reader.documents(texts, args.target, args.shown or 10)
+    return reader.documents(texts, args.target, args.shown or 10, args.against)
 
 
 def _report(reader: RunReader, args: argparse.Namespace) -> Explanation:
@@ -129,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_input(document, "--input-format")
     document.add_argument("--target", metavar="LABEL", help="explain this label, not the predicted")
+    document.add_argument("--against", metavar="LABEL", help="why the target rather than this one")
     document.add_argument("--shown", type=_COUNT, help="contributions shown (default 10)")
     document.add_argument(
         "--activations", metavar="PATTERN", help="this pattern's states over the first document"
@@ -220,7 +221,7 @@ def _finish(
 
 def _check(args: argparse.Namespace) -> None:
     """Raises `UserError` where an argument would do nothing."""
-    for option in ("target", "shown", "replacement"):
+    for option in ("target", "against", "shown", "replacement"):
         if getattr(args, "activations", None) and getattr(args, option) is not None:
             raise UserError(f"--{option} says nothing about --activations: leave one of them out")
     names = [name for name, _ in getattr(args, "values", ())]

@@ -34,6 +34,9 @@ from sopa_plugin.interpret.match import Match, finite
 LONG, CONTEXT = 150, 12
 """Words from which on a document is shown in passages, and words on each side of what is marked."""
 
+LABELS = 6
+"""Labels whose probabilities are drawn, at most."""
+
 ROOM, MARGIN, SIZE, KEY, LEGEND = 440.0, 18.0, 15.0, 10.0, 11.0
 BLANK, TEXT, STRIPE = 5.0, 30.0, 8.0
 """Of a picture: what lies between words, a line of text, a line of spans below it."""
@@ -123,6 +126,7 @@ class DocumentExplanation(Explanation):
             that speak for it are dropped; high where they mattered.
         sufficiency: fall of the same when those words alone are kept; low where they suffice.
         document: the document's number in its data set.
+        against: the label rather than which the target is explained; None: all others.
     """
 
     template: ClassVar[str] = "document.html"
@@ -137,6 +141,7 @@ class DocumentExplanation(Explanation):
     comprehensiveness: float
     sufficiency: float
     document: int = 0
+    against: str | None = None
 
     @property
     def predicted(self) -> str:
@@ -169,10 +174,23 @@ class DocumentExplanation(Explanation):
 
     @property
     def explained(self) -> str:
-        """Which label is explained and how probable it is, where it is not the predicted one."""
-        if self.target == self.predicted:
+        """Which label is explained and how probable it is, where it is not just the predicted."""
+        if self.target == self.predicted and self.against is None:
             return ""
-        return f"; explained: {self.target} {percent(self.probabilities[self.target])}"
+        labels = [f"{each} {percent(self.probabilities[each])}" for each in self.competing]
+        return f"; explained: {' rather than '.join(labels)}"
+
+    @property
+    def competing(self) -> list[str]:
+        """The target and the label against which it is explained, if it is one."""
+        return [self.target] if self.against is None else [self.target, self.against]
+
+    @property
+    def ranked(self) -> list[tuple[str, float]]:
+        """The most probable labels with their probabilities, where there are more than two."""
+        if len(self.probabilities) < 3:
+            return []
+        return sorted(self.probabilities.items(), key=lambda item: -item[1])[:LABELS]
 
     @property
     def about(self) -> str:
@@ -237,6 +255,7 @@ class DocumentExplanation(Explanation):
             "probabilities": self.probabilities,
             "predicted": self.predicted,
             "target": self.target,
+            "against": self.against,
             "gold": self.gold,
             "replacement": self.replacement,
             "comprehensiveness": self.comprehensiveness,
@@ -252,27 +271,43 @@ class DocumentExplanation(Explanation):
         lines = [
             f"{predicted} {share}{gold}{visible(self.explained)}",
             "",
+            *self._bars(color),
             *self._underlined(color),
             "",
         ]
         rows = []
+        phrases = [columns(visible(item.match.phrase)) for item in self.shown if item.match]
+        wide = min(40, max([10, *phrases]))
         for rank, item in enumerate(self.shown, start=1):
             value = item.effect[self.target]
             phrase = visible(item.match.phrase) if item.match else "(no match)"
             if self.replacement == "next":
-                other = f"not: {visible(item.instead.phrase)}" if item.instead else "not: its mean"
-                phrase = f"{padded(phrase, 20)}  {paint(other, 'muted', color)}"
+                other = visible(item.instead.phrase) if item.instead else "– its mean"
+                phrase = f"{padded(phrase, wide)}  {paint(other, 'muted', color)}"
             figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
             rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
         if rows:
+            heads = (
+                padded("phrase", wide) + "  next best" if self.replacement == "next" else "phrase"
+            )
             compared = f"contributions against the same document {REPLACED[self.replacement]}"
             lines += [
-                f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  phrase",
+                f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  {heads}",
                 *rows,
                 "",
                 compared,
             ]
         return "\n".join([*lines, visible(self.about)])
+
+    def _bars(self, color: bool) -> list[str]:
+        """Probabilities as bars, where there are more than two labels."""
+        width = max((columns(visible(label)) for label, _ in self.ranked), default=0)
+        lines = [
+            f"  {padded(visible(label), width)}  {percent(share):>5}  "
+            + paint("█" * round(30 * share), "for" if label == self.target else "muted", color)
+            for label, share in self.ranked
+        ]
+        return [*lines, ""] if lines else []
 
     def _underlined(self, color: bool) -> list[str]:
         """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
@@ -299,8 +334,8 @@ class DocumentExplanation(Explanation):
         if self.gold is not None:
             heading += f" (labelled {self.gold})"
         legend = (
-            f"▲ speaks for {self.target} · ▼ dashed: against · numbers rank contributions, "
-            f"each against the same document {REPLACED[self.replacement]}"
+            f"▲ speaks for {' rather than '.join(self.competing)} · ▼ dashed: against · numbers "
+            f"rank contributions, each against the same document {REPLACED[self.replacement]}"
         )
         legend = legend if self.shown else self.about
         return self.picture(None, heading + self.explained, legend).svg(self.title, alone=True)

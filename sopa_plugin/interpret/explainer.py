@@ -243,6 +243,7 @@ class Explainer:
         gold: str | None = None,
         shown: int = 10,
         number: int = 0,
+        against: str | None = None,
     ) -> DocumentExplanation:
         """Why a document gets its label.
 
@@ -252,19 +253,28 @@ class Explainer:
             gold: the document's own label, if known.
             shown: how many of the largest contributions to draw.
             number: the document's number in its data set.
+            against: another label, to explain why the document is the target's rather than this
+                one's; by default rather than of all others.
 
         Raises:
             UserError: There is no such label, or no head.
         """
-        leave_one_out = self._leave_one_out()
         labels = self.subject.labels
-        if target is not None and target not in labels:
-            raise UserError(f"no label {target!r}; expected one of {', '.join(labels)}")
+        for each in (target, against):
+            if labels and each is not None and each not in labels:
+                raise UserError(f"no label {each!r}; expected one of {', '.join(labels)}")
+        self._leave_one_out()  # refuses what has no head before anything is read
         scored, words = self._read([document]), self.subject.words([document])[0]
         matches, scores, ids = self._matches(scored, words), scored.scores, scored.encoded.ids
         logits = self.subject.classify(scored.encoded, scores)
         probabilities = logits.double().softmax(dim=-1)[0].tolist()
         target = target or labels[probabilities.index(max(probabilities))]
+        if against == target:
+            raise UserError(f"{target} is explained against itself; name another label")
+        competing = labels if against is None else (target, against)
+        leave_one_out = LeaveOneOut(
+            self.subject, self.replacement, self.means, [labels.index(each) for each in competing]
+        )
         effects = leave_one_out(scores, leave_one_out.instead(scored))[0]
         if not len(ids) and self.subject.prior is not None:
             effects[:] = 0.0  # no pattern was asked
@@ -273,7 +283,12 @@ class Explainer:
         others = self._matches(scored.without_phrases, words) if by_next else {}
         contributions = [
             Contribution(
-                name, score, match, dict(zip(labels, effect, strict=True)), others.get(name), usual
+                name,
+                score,
+                match,
+                dict(zip(competing, effect, strict=True)),
+                others.get(name),
+                usual,
             )
             for (name, match), score, effect, usual in zip(
                 matches.items(), shown_scores, effects.tolist(), self._evidence(scores), strict=True
@@ -291,6 +306,7 @@ class Explainer:
             self.replacement,
             *faithfulness(self.subject, ids, phrases, labels.index(target)),
             number,
+            against,
         )
 
     @torch.no_grad()

@@ -137,18 +137,25 @@ class LeaveOneOut:
         subject: a subject with a head.
         replacement: which of them.
         means: means of the document vector, `[dim]`; for `mean` and `next`.
+        classes: the classes that compete, by their numbers; of two, a contribution to the first is
+            what speaks for it rather than the second. All by default.
 
     Raises:
         UserError: The subject has no head, there is no such replacement, or means are missing.
     """
 
     def __init__(
-        self, subject: Subject, replacement: Replacement = "next", means: Tensor | None = None
+        self,
+        subject: Subject,
+        replacement: Replacement = "next",
+        means: Tensor | None = None,
+        classes: Sequence[int] | None = None,
     ) -> None:
         if not subject.labels:
             raise UserError("this encoder has no head, so nothing contributes to a class")
         self.subject = subject
         self.replacement = replacement
+        self.classes = list(range(len(subject.labels)) if classes is None else classes)
         self._held = held_values(subject, replacement, means)
 
     def instead(self, scored: ArcScores) -> Tensor | None:
@@ -171,8 +178,10 @@ class LeaveOneOut:
         self, scores: Tensor, documents: Tensor, patterns: Tensor, instead: Tensor | None = None
     ) -> NDArray[np.float64]:
         """Contributions `[pairs, labels]` of `patterns [pairs]` in `documents [pairs]`."""
-        base = log_odds(self.subject.logits(self.subject.document_vectors(scores)).double())
-        without = log_odds(self.logits_without(scores, documents, patterns, instead))
+        logits = self.subject.logits(self.subject.document_vectors(scores)).double()
+        base = log_odds(logits[:, self.classes])
+        without = self.logits_without(scores, documents, patterns, instead)[:, self.classes]
+        without = log_odds(without)
         found: NDArray[np.float64] = (base[documents.to(base.device)] - without).cpu().numpy()
         return found
 

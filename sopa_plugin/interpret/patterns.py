@@ -300,6 +300,12 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         """The largest effect of a pattern on the label that it speaks for."""
         return max((pattern.strength for pattern in self), default=0.0) or 1.0
 
+    @property
+    def widest(self) -> float:
+        """The size of the largest effect of a pattern on any label."""
+        effects = [abs(effect) for pattern in self for effect in pattern.effect.values()]
+        return max(effects, default=0.0) or 1.0
+
     def sorted(self, order: Order) -> PatternsReading:
         """The same sorted by another figure, the highest first.
 

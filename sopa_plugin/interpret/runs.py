@@ -110,12 +110,12 @@ class RunReader:
         return self.explainer.patterns(texts, k, words, labelled)
 
     def documents(
-        self, texts: Iterable[str], target: str | None, shown: int
+        self, texts: Iterable[str], target: str | None, shown: int, against: str | None = None
     ) -> DocumentExplanation | DocumentExplanations:
         """Documents explained; one alone as such."""
         self._take_means()
         found = tuple(
-            self.explainer.document(text, target, shown=shown, number=number)
+            self.explainer.document(text, target, shown=shown, number=number, against=against)
             for number, text in enumerate(texts)
         )
         if not found:

@@ -11,7 +11,8 @@ from torch import nn
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
+from sopa_plugin.interpret.leave_one_out import LeaveOneOut, faithfulness, random_spans
+from sopa_plugin.interpret.matching import ArcScores
 
 
 def probabilities(explainer: Explainer, words: list[str]) -> np.ndarray:
@@ -43,6 +44,35 @@ def test_another_label_can_be_explained(make_explainer: Callable[..., Explainer]
     assert found.target == "neutral"
     with pytest.raises(UserError, match="no label 'good'; expected one of negative, neutral"):
         explainer.document(["bad"], target="good")
+
+
+@pytest.mark.parametrize("replacement", ["next", "no_match"])
+def test_one_label_rather_than_another(
+    replacement: str, make_explainer: Callable[..., Explainer]
+) -> None:
+    explainer = make_explainer(replacement)
+    words = ["the", "film", "is", "not", "funny"]
+    found = explainer.document(words, target="neutral", against="negative")
+    scores = ArcScores.of(explainer.subject, explainer.subject.read([words]))
+    leave_one_out = LeaveOneOut(explainer.subject, replacement)
+    pairs = torch.zeros(5, dtype=torch.long), torch.arange(5)
+    vectors = explainer.subject.document_vectors(scores.scores)
+    whole = explainer.subject.logits(vectors)[0].tolist()
+    instead = leave_one_out.instead(scores)
+    without = leave_one_out.logits_without(scores.scores, *pairs, instead).tolist()
+    for each in found.contributions:
+        again = without[explainer.subject.number(each.pattern)]
+        expected = whole[1] - whole[0] - (again[1] - again[0])
+        assert each.effect == pytest.approx({"neutral": expected, "negative": -expected}, abs=1e-5)
+    share = list(found.probabilities.values())
+    told = f"; explained: neutral {share[1]:.0%} rather than negative {share[0]:.0%}"
+    assert told.replace("%", " %") in found.to_text().splitlines()[0]
+    assert "█" in found.to_text()
+    assert found.html_body().count('class="whole"') == 3
+    with pytest.raises(UserError, match="neutral is explained against itself"):
+        explainer.document(words, target="neutral", against="neutral")
+    with pytest.raises(UserError, match="no label 'other'"):
+        explainer.document(words, against="other")
 
 
 def test_an_empty_document(make_explainer: Callable[..., Explainer]) -> None:

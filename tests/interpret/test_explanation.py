@@ -120,6 +120,13 @@ def test_a_python_terminal_shows_the_text(kind: str, hostile: dict[str, Explanat
     assert repr(hostile[kind]) == hostile[kind].to_text()
 
 
+def test_effects_on_many_classes_are_a_map(hostile: dict[str, Explanation]) -> None:
+    root = ElementTree.fromstring(f"<div>{hostile['report'].html_body()}</div>")
+    cells = [e.get("style") for e in root.iter("td") if "color-mix" in e.get("style", "")]
+    assert len(cells) == 5 * 3
+    assert any("60%" in each for each in cells)
+
+
 LABEL = "more recommendable than anything else that was seen this year"
 
 

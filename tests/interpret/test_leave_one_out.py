@@ -192,8 +192,8 @@ def test_a_pattern_below_its_usual_score_is_no_evidence(
         assert {each.pattern for each in found.shown} <= names
         hidden += len(found.contributions) - len(names)
         for each in found.shown:
-            other = f"not: {each.instead.phrase}" if each.instead else "not: its mean"
-            assert other in found.to_text()
+            other = each.instead.phrase if each.instead else "– its mean"
+            assert f"  {other}\n" in found.to_text().split("next best")[1]
     assert hidden > 20
 
 
