@@ -10,6 +10,7 @@ from sopa_plugin.cli import run_command
 from sopa_plugin.errors import UserError
 
 COMMANDS = {
+    "init": "write a config for data of one's own, or from an example",
     "train": "train the model that a config describes",
     "evaluate": "figures of a trained model",
     "predict": "classify text, line by line",

@@ -110,7 +110,7 @@ class TestOneScript:
     def test_an_unknown_command_is_one_error(self) -> None:
         done = run("-m", "sopa_plugin", "tarin")
         assert done.returncode == 1
-        assert done.stderr.startswith("error: no command 'tarin': expected one of train, ")
+        assert done.stderr.startswith("error: no command 'tarin': expected one of init, train, ")
 
     def test_sections_of_the_benchmark_are_named_in_its_help(self) -> None:
         assert tuple(SECTIONS) == bench.SECTIONS

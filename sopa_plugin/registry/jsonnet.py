@@ -79,7 +79,7 @@ def load_config(
 
 
 def _located(written: str, folder: Path) -> str:
-    places = [written, os.path.join(folder, written)]
+    places = [written, os.path.join(folder, written)] if written else []
     if Path(written).parts[:1] == ("fixtures",):  # the embedded sample
         places.append(os.path.join(shipped("fixtures").parent, written))
     return next(filter(_is_there, places), written)

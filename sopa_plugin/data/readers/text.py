@@ -122,7 +122,8 @@ class TextReader(DatasetReader):
 
     def examples(self, source: Path | Table) -> Examples:
         examples = self._examples(source)
-        _check_labels(examples)
+        drop = self.empty_text == "drop"
+        _check_labels(examples.take(~examples.empty_texts()) if drop else examples)
         return examples
 
     def _examples(self, source: Path | Table) -> Examples:
