@@ -41,17 +41,19 @@ def add_boundary_tokens(
     return wrapped.scatter(0, places, index), offsets + 2 * width * documents
 
 
-def firing_thresholds(scores: Tensor, algebra: Semiring) -> Tensor:
-    """The score from which on each pattern fires, `[K]`, as users see scores.
+def firing_thresholds(scores: Tensor, algebra: Semiring) -> tuple[Tensor, Tensor, Tensor]:
+    """The best and the mean score of each pattern, and from which on it fires: `[K]` each.
 
-    A pattern fires in a document where its score lies nearer to its best than to its mean over the
-    documents of `scores [B, K]` that it matches; from infinity on where it matches none.
+    A pattern fires in a document where its score, as users see it, lies nearer to its best than to
+    its mean over the documents of `scores [B, K]` that it matches. Where it matches none, best and
+    mean are -inf and the threshold inf.
     """
     matched, shown = scores != algebra.zero, algebra.to_score(scores.double())
     never = shown.new_full((1, shown.shape[1]), -math.inf)
     best = torch.cat([never, shown.masked_fill(~matched, -math.inf)]).amax(dim=0)
     mean = shown.masked_fill(~matched, 0.0).sum(dim=0) / matched.sum(dim=0)
-    return torch.where(matched.any(dim=0), (best + mean) / 2, math.inf)
+    mean = mean.where(matched.any(dim=0), -math.inf)
+    return best, mean, torch.where(matched.any(dim=0), (best + mean) / 2, math.inf)
 
 
 @dataclass(frozen=True)

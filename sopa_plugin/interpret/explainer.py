@@ -219,10 +219,11 @@ class Explainer:
             best = scored.best_matches
             ends = Ends.of_best(best, scored.arcs.offsets, places, patterns)
             paths = trace(scored.layout, scored.path_arcs, best.steps.cpu().numpy(), ends)
-            for place, word, path in zip(places.tolist(), which.tolist(), paths, strict=True):
-                match = spell(subject, path, words[word], read + place)
-                own, given = gold[read + place], predicted[place]
-                found[path.pattern].append(Place(match, words[word], labels[own], labels[given]))
+            spelt = [words[each] for each in which.tolist()]
+            matches = spell(subject, paths, spelt, (read + places).tolist())
+            for path, match, tokens in zip(paths, matches, spelt, strict=True):
+                own, given = gold[match.document], predicted[match.document - read]
+                found[path.pattern].append(Place(match, tokens, labels[own], labels[given]))
             read += len(chunk)
         for ranked in found.values():
             ranked.sort(key=lambda place: -place.match.score)
@@ -377,13 +378,10 @@ class Explainer:
         self, scored: ArcScores, words: Sequence[str], count_boundaries: bool = False
     ) -> dict[str, Match | None]:
         """The best match of each pattern in one document."""
-        (paths,) = scored.best_paths()
-        return {
-            name: spell(self.subject, path, words, count_boundaries=count_boundaries)
-            if path
-            else None
-            for name, path in zip(self.subject.names, paths, strict=True)
-        }
+        paths = [path for path in scored.best_paths()[0] if path]
+        size = len(paths)
+        matches = spell(self.subject, paths, [words] * size, [0] * size, None, count_boundaries)
+        return dict.fromkeys(self.subject.names) | {each.pattern: each for each in matches}
 
     def _evidence(self, scores: Tensor) -> list[bool]:
         """Which patterns score at least as much in a document as they usually do, `[K]`."""

@@ -82,13 +82,10 @@ class DocumentScores:
         self.scores = scores
         self.instead = instead
         algebra = subject.encoder.options.algebra
-        shown = algebra.to_score(scores.double()).cpu().numpy()
         self.matched: NDArray[np.bool_] = (scores != algebra.zero).cpu().numpy()
-        count = self.matched.sum(axis=0)
-        self.best = np.where(self.matched, shown, -np.inf).max(axis=0, initial=-np.inf)
-        total = np.where(self.matched, shown, 0.0).sum(axis=0)
-        self.mean = np.where(count > 0, total / np.maximum(count, 1), -np.inf)
-        self.thresholds = firing_thresholds(scores, algebra).cpu().numpy()
+        self.best, self.mean, self.thresholds = (
+            each.cpu().numpy() for each in firing_thresholds(scores, algebra)
+        )
         self.fires = fires_in(subject, scores, self.thresholds)
 
     @torch.no_grad()

@@ -186,32 +186,36 @@ def with_boundaries(subject: Subject, words: Sequence[str]) -> tuple[str, ...]:
 
 def spell(
     subject: Subject,
-    path: Path,
-    words: Sequence[str],
-    document: int = 0,
-    count: int = 1,
+    paths: Sequence[Path],
+    words: Sequence[Sequence[str]],
+    documents: Sequence[int],
+    counts: Sequence[int] | None = None,
     count_boundaries: bool = False,
-) -> Match:
-    """A path in words.
+) -> list[Match]:
+    """Paths in words.
 
-    Positions are those of `words`, the document without its boundary tokens; with
+    Positions are those of a path's `words`, its document without boundary tokens; with
     `count_boundaries`, those of the document with them.
     """
-    tokens = with_boundaries(subject, words)
     width = 0 if count_boundaries else subject.encoder.boundary_width
-    length = len(tokens) - 2 * width
     algebra = Semiring.named(best_path_semiring(subject))
-    values = torch.tensor([*(arc.score for arc in path.arcs), path.score], dtype=torch.float64)
-    *shown, score = algebra.to_score(values).tolist()
-    steps = tuple(
-        Step(arc.kind, arc.state, value)
-        if arc.token is None
-        else Step(arc.kind, arc.state, value, arc.token - width, tokens[arc.token])
-        for arc, value in zip(path.arcs, shown, strict=True)
-    )
-    start, end = (min(max(each - width, 0), length) for each in (path.start, path.end))
-    states = subject.encoder.layout.lengths[path.pattern]
-    return Match(subject.names[path.pattern], states, score, document, start, end, steps, count)
+    held = [score for path in paths for score in (*(arc.score for arc in path.arcs), path.score)]
+    shown = iter(algebra.to_score(torch.tensor(held, dtype=torch.float64)).tolist())
+    found = []
+    given = zip(paths, words, documents, counts or [1] * len(paths), strict=True)
+    for path, spelt, document, count in given:
+        tokens = with_boundaries(subject, spelt)
+        length = len(tokens) - 2 * width
+        steps = tuple(
+            Step(arc.kind, arc.state, next(shown))
+            if arc.token is None
+            else Step(arc.kind, arc.state, next(shown), arc.token - width, tokens[arc.token])
+            for arc in path.arcs
+        )
+        start, end = (min(max(each - width, 0), length) for each in (path.start, path.end))
+        states, name = subject.encoder.layout.lengths[path.pattern], subject.names[path.pattern]
+        found.append(Match(name, states, next(shown), document, start, end, steps, count))
+    return found
 
 
 ALIGNED_AT_ONCE = 1024
@@ -314,12 +318,15 @@ class TopMatches:
             found = end_scores(layout, semiring, arcs)
             ends = Ends.at(found, arcs.offsets, tokens, patterns)
             paths = trace(layout, arcs, found.steps.cpu().numpy(), ends)
-            for (pattern, each), path in zip(some, paths, strict=True):
-                # the score as it was met: with other documents around it may be rounded otherwise
-                path = replace(path, score=-each.loss)
-                spelt[pattern, each.document, each.end] = spell(
-                    self.subject, path, words[each.document], each.document, each.count
-                )
+            # scores as they were met: with other documents around they may be rounded otherwise
+            met = [
+                replace(path, score=-each.loss) for (_, each), path in zip(some, paths, strict=True)
+            ]
+            numbers, counts = zip(*((each.document, each.count) for _, each in some), strict=True)
+            spelling = [words[number] for number in numbers]
+            matches = spell(self.subject, met, spelling, numbers, counts)
+            for (pattern, each), match in zip(some, matches, strict=True):
+                spelt[pattern, each.document, each.end] = match
         return [
             tuple(spelt[pattern, each.document, each.end] for each in ranked)
             for pattern, ranked in enumerate(self._ranked)

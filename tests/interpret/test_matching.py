@@ -111,7 +111,7 @@ def test_positions_leave_boundary_tokens_out_and_words_name_them(
     subject = make_explainer(boundary_tokens=True, self_loops="none", epsilons=False).subject
     words = ("good",)
     ((*_, path),) = ArcScores.of(subject, subject.read([words])).best_paths()
-    match = spell(subject, path, words)
+    (match,) = spell(subject, [path], [words], [0])
     assert len(match.steps) == 4
     assert 0 <= match.start <= match.end <= 1
     outside = [step for step in match.steps if step.position != 0]
