@@ -170,8 +170,7 @@ def open_input(args: argparse.Namespace, path: str | None) -> Iterator[tuple[Bin
     if args.encoding and (problem := encoding_problem(args.encoding)):
         raise UserError(f"--encoding: {problem}")
     file = Path(args.run, RUN_CONFIG)
-    run = read_json(file, "the config of a run") if file.exists() else None
-    params = run.get("dataset") if isinstance(run, dict) else None
+    params = read_json(file, "the config of a run").get("dataset") if file.exists() else None
     layout = dict(params) if isinstance(params, dict) else {}
     if form in (None, "text"):  # what a terminal or an editor writes
         layout.pop("encoding", None)

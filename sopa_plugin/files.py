@@ -82,13 +82,16 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def read_json(path: Path, expected: str) -> Any:
-    """What a JSON file holds; `expected` says in the `UserError` what should have been there."""
+def read_json(path: Path, expected: str) -> dict[str, Any]:
+    """The object in a JSON file; `expected` says in the `UserError` what should be there."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"no object, but {shortened(found)}")
     except (OSError, ValueError, RecursionError) as error:  # the last of nesting without end
         reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise UserError(f"{path}: cannot be read ({reason}); expected {expected}") from error
+    return found
 
 
 def parse_json(text: str) -> Any:
@@ -174,10 +177,7 @@ def _digests(folder: Path) -> dict[str, str]:
     file = folder / DIGESTS
     if not file.exists():
         return {}
-    found = read_json(file, "the digests of a model's files")
-    if not isinstance(found, dict):
-        raise UserError(f"{file}: expected an object, the digest of each of the model's files")
-    return found
+    return read_json(file, "the digest of each of a model's files")
 
 
 def _digest(file: Path) -> str:
@@ -186,6 +186,13 @@ def _digest(file: Path) -> str:
             return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def check_labels(labels: Any, where: str) -> None:
+    """Raises `UserError` where what a saved file has for names of classes are none."""
+    names = [each for each in labels if isinstance(each, str)] if isinstance(labels, list) else []
+    if not names or len(set(names)) < len(labels):
+        raise UserError(f"{where}: expected names of classes, found {shortened(labels)}")
 
 
 def check_sizes(config: Any, shapes: Iterable[Iterable[int]], where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import random
@@ -16,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from sopa_plugin import evaluate, explain, predict, train
+from sopa_plugin.api import predict_texts
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import ConfigError, apply_overrides
 from sopa_plugin.training import Experiment, run_experiment
@@ -50,18 +52,27 @@ DAMAGES: dict[str, Callable[[bytes, random.Random], bytes | None]] = {
     "foreign": lambda _, __: b"<!DOCTYPE html>\n<html>not found</html>\n",
     "flipped": flipped,
     "other JSON": lambda _, __: b'[{"a": null}]',
-    "no values": lambda content, _: _without_values(content),
+    "other value": lambda content, draw: _with_another_value(content, draw),
     "deep JSON": lambda _, __: b"[" * 100_000,
     "no text": lambda _, draw: draw.randbytes(1000),
 }
 
 
-def _without_values(content: bytes) -> bytes:
-    """A JSON object with its keys alone, or else zeros."""
+ODD = [None, True, -1, 0, 7, 1.5, 10**12, "", "x", "\x1b[2J", [], {}, [[1]], {"a": None}]
+
+
+def _with_another_value(content: bytes, draw: random.Random) -> bytes:
+    """A JSON object of which one value, anywhere in it, is another."""
     try:
-        return json.dumps(dict.fromkeys(json.loads(content))).encode()
+        place = whole = json.loads(content)
     except ValueError:
-        return b"\0" * len(content)
+        return content[::-1]
+    while True:
+        key = draw.choice(list(place) if isinstance(place, dict) else range(len(place)))
+        if not isinstance(place[key], dict | list) or not place[key] or draw.random() < 0.2:
+            place[key] = draw.choice(ODD)
+            return json.dumps(whole).encode()
+        place = place[key]
 
 
 def predictions(run: Path, device: str = "cpu") -> Any:
@@ -130,7 +141,7 @@ class Damaged:
         self.faults: list[str] = []
         files = [each.relative_to(run) for each in run.rglob("*") if each.is_file()]
         self.files = sorted(each for each in files if noted or each.name != "digests.json")
-        self.right = {command: outcome(command, self._copy()) for command in COMMANDS}
+        self.right = functools.cache(lambda command: outcome(command, self._copy()))
 
     def use(self, command: Callable[[Path], Any], file: Path, kind: str) -> None:
         """Damages a file, then calls a command; what should not be is one of the `faults`."""
@@ -150,12 +161,12 @@ class Damaged:
             self.faults.append(f"{command.__name__}, {kind} {file}: {reason}")
 
     def _compare(self, answer: Any, command: Callable[[Path], Any], file: Path, kind: str) -> None:
-        right = self.right[command]
+        right = self.right(command)
         if command is trained_on:
             if file.name == "metrics.json":
                 return  # of what had finished, it is what was noted
             answer = {key: answer[key] for key in right}  # one had not finished, the other had
-        decides = file.suffix in (".safetensors", ".json") and kind in ("flipped", "no values")
+        decides = file.suffix in (".safetensors", ".json") and kind in ("flipped", "other value")
         if decides and not self.noted:
             return  # then nothing tells that an answer is another
         if command is predictions and file.name == "compiled.safetensors":
@@ -210,7 +221,7 @@ def test_damaged_files_of_a_run(model: str, noted: bool, tmp_path: Path) -> None
     damaged = Damaged(trained(model, tmp_path / "whole"), tmp_path, noted)
     turn = 0
     for file in damaged.files:
-        for kind in list(DAMAGES)[:5] if file.name in READ else ["foreign"]:
+        for kind in list(DAMAGES)[:6] if file.name in READ else ["foreign"]:
             damaged.use(COMMANDS[turn % len(COMMANDS)], file, kind)
             turn += 1
     assert not damaged.faults
@@ -218,11 +229,44 @@ def test_damaged_files_of_a_run(model: str, noted: bool, tmp_path: Path) -> None
 
 def test_damaged_files_of_a_stopped_run(tmp_path: Path) -> None:
     damaged = Damaged(trained("sopa", tmp_path / "whole", stopped=True), tmp_path, noted=True)
-    assert damaged.right[trained_on] is not None
+    assert damaged.right(trained_on) is not None
     for file in damaged.files:
         for kind in ("missing", "flipped") if file.suffix == ".pt" else ("cut",):
             damaged.use(trained_on, file, kind)
     assert not damaged.faults
+
+
+def regex(pattern: str) -> Callable[[dict[str, Any]], None]:
+    split = {"type": "Split", "behavior": "Removed", "invert": False, "pattern": {"Regex": pattern}}
+    return lambda tokenizer: tokenizer.update(pre_tokenizer=split)
+
+
+CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
+    "id-without-vector": ("tokenizer", lambda each: each["model"]["vocab"].update(good=5000)),
+    "id-without-end": ("tokenizer", lambda each: each["model"]["vocab"].update(good=2**31)),
+    "no-unknown-word": ("tokenizer", lambda each: each["model"]["vocab"].pop("[UNK]")),
+    "exponential-time": ("tokenizer", regex("(o+)+$")),
+    "no-expression": ("tokenizer", regex("(((")),
+    "labels-of-numbers": ("config", lambda each: each.update(id2label={"0": 1, "1": 2})),
+    "labels-alike": ("config", lambda each: each.update(id2label={"0": "a", "1": "a"})),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained("sopa", tmp_path_factory.mktemp("whole") / "sopa")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_does_not_fit_together_is_one_error(change: str, whole: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "digests.json").unlink()
+    name, apply = CHANGES[change]
+    content = json.loads((run / f"{name}.json").read_text())
+    apply(content)
+    (run / f"{name}.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"tokenizer|names of classes"):
+        predict_texts(run, ["so go" + 60 * "o" + "d"])
 
 
 @pytest.mark.campaign
@@ -237,7 +281,9 @@ def test_every_damage_of_every_file_by_every_command(
     for file in damaged.files:
         for kind in DAMAGES:
             for command in COMMANDS:
-                for _ in range(4 if kind in ("cut", "flipped") and file.name in READ else 1):
+                for _ in range(
+                    4 if kind in ("cut", "flipped", "other value") and file.name in READ else 1
+                ):
                     damaged.use(command, file, kind)
     assert damaged.outcomes > 500
     assert not damaged.faults

@@ -53,8 +53,9 @@ def test_two_processes_write_the_same_file(tmp_path: Path) -> None:
         (b'{"a": 1', "not JSON"),
         (b"\xff\xfe{}", "not JSON"),
         (b"[" * 100_000, "not JSON"),
+        (b"[1]", r"not JSON: no object, but \[1\]"),
     ],
-    ids=["absent", "empty", "cut", "no-utf-8", "deep"],
+    ids=["absent", "empty", "cut", "no-utf-8", "deep", "list"],
 )
 def test_what_is_no_json_is_one_error(tmp_path: Path, content: bytes | None, message: str) -> None:
     if content is not None:

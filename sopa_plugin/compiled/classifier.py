@@ -23,7 +23,13 @@ from sopa_plugin.data.readers.sources import check_encodable
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import check_digests, check_folder, check_sizes, write_digests
+from sopa_plugin.files import (
+    check_digests,
+    check_folder,
+    check_labels,
+    check_sizes,
+    write_digests,
+)
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.registry import check_imported, imported_only, imported_plugins
 from sopa_plugin.wfsa import Arcs, document_scores
@@ -227,6 +233,7 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
                 return None
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         check_imported(record["plugins"], str(file))
+        check_labels(record["labels"], str(file))
         words = _words(tensors, record["words"])
         settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
         for name in ("encoder", "head"):

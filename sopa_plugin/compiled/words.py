@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
-from sopa_plugin.data.tokenizers import BLANKS, max_tokens_of
+from sopa_plugin.data.tokenizers import BLANKS, max_tokens_of, splitting
 from sopa_plugin.wfsa.kernels.threads import Compiled
 
 Bytes = NDArray[np.uint8]
@@ -71,7 +71,8 @@ class Pieces:
 
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Ids of all tokens `[M]` of the documents, and where each starts in them `[B + 1]`."""
-        pieces = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+        with splitting():
+            pieces = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
         offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
         np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
         ids = np.fromiter(chain.from_iterable(pieces), np.int64, int(offsets[-1]))

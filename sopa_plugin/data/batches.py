@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sopa_plugin.data.tokenizers import in_batches
+from sopa_plugin.data.tokenizers import in_batches, splitting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -124,7 +124,8 @@ def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[lis
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = tokenizer.split_special_tokens
-    return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
+    with splitting():
+        return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
 
 def _offsets(lengths: Integers) -> Integers:

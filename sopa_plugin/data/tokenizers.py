@@ -12,6 +12,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -318,6 +319,20 @@ class PretrainedTokenizer(Tokenizer):
         tokenizer.model_max_length = VERY_LARGE_INTEGER
         fold_and_cut(tokenizer, self.lowercase, self.max_tokens)
         return tokenizer
+
+
+@contextmanager
+def splitting() -> Iterator[None]:
+    """Makes a `UserError` of what a tokenizer of the library `tokenizers` cannot split.
+
+    A saved one may hold any regular expression; the library gives up one that takes too long.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        raise UserError(f"the tokenizer cannot split a text ({error}); it is damaged") from error
 
 
 def make_tokenizer(

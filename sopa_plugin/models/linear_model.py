@@ -120,6 +120,8 @@ class LinearModel(Model):
             model.coefficients = tensors.pop("coefficients")
             model.intercepts = tensors.pop("intercepts")
             model.set_feature_state(description, tensors)
+            if model.log_probabilities(["a"]).shape != (1, len(model.labels)):
+                raise ValueError("another number of labels")
         except UserError:
             raise
         except Exception as error:  # whatever of all that a damaged file makes go wrong

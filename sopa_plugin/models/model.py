@@ -16,6 +16,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     check_digests,
     check_folder,
+    check_labels,
     check_sizes,
     read_json,
     write_digests,
@@ -104,7 +105,9 @@ def load_model(folder: str | Path, accept_changed: bool = False) -> Model:
         check_digests(folder)
     check_imported(config[RECORD].get("plugins", []), str(folder / CONFIG_FILE))
     with imported_only():
-        return Model.by_name(config[RECORD]["model"]).load(folder)
+        model = Model.by_name(config[RECORD]["model"]).load(folder)
+    check_labels(model.labels, str(folder / CONFIG_FILE))
+    return model
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -115,10 +118,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         raise UserError(f"{folder}: has no trained model in it ({CONFIG_FILE}); {wanted}")
     config = read_json(file, "the config of a sopa_plugin model")
-    made = config.get(RECORD) if isinstance(config, dict) else None
+    made = config.get(RECORD)
     if not isinstance(made, dict) or not isinstance(made.get("model"), str):
         raise UserError(f"{file}: not the config of a sopa_plugin model (no '{RECORD}' in it)")
-    return config  # type: ignore[no-any-return]
+    return config
 
 
 def note_files(folder: Path, tokenizer_files: Iterable[str]) -> None:
@@ -146,7 +149,11 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer that was saved in a model's folder; raises `UserError` for a damaged one."""
     read_json(folder / "tokenizer_config.json", "what a tokenizer was saved with")
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        tokenizer(["a 1 \ufffc", ""], verbose=False)  # settings are looked at only now
+        return tokenizer
     except Exception as error:  # whatever a damaged file makes the library raise
         raise UserError(
             f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {_line(error)})"

@@ -323,6 +323,13 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 "another version of the code may have saved them: train the model again"
             )
         model.tokenizer = load_tokenizer(folder)
+        last = max(model.tokenizer.get_vocab().values(), default=0)
+        try:
+            model._embed(torch.tensor([last]))
+        except IndexError:
+            raise UserError(
+                f"{folder}: the tokenizer's word {last} has no vector; they do not fit together"
+            ) from None
         return model  # type: ignore[no-any-return]
 
     def get_input_embeddings(self) -> nn.Module:

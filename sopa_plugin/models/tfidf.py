@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from sopa_plugin.data.tokenizers import splitting
 from sopa_plugin.errors import TrainingFailed, require
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
@@ -65,7 +66,7 @@ class Tfidf(LinearModel):
 
     def set_feature_state(self, description: Any, tensors: Tensors) -> None:
         """Takes what `feature_state` gave."""
-        self.vectorizer = self._make_vectorizer(description["ngrams"])
+        self.vectorizer = self._make_vectorizer(list(description["ngrams"]))
         self.vectorizer.idf_ = tensors["inverse_document_frequencies"]
 
     def _make_vectorizer(self, vocabulary: list[str] | None) -> Any:
@@ -84,4 +85,5 @@ class Tfidf(LinearModel):
 
     def _tokens(self, text: str) -> list[str]:
         """Tokens as n-grams have them: without blanks, by which an n-gram's tokens are joined."""
-        return [token.replace(" ", "_") for token in self.tokenizer.tokenize(text)]
+        with splitting():
+            return [token.replace(" ", "_") for token in self.tokenizer.tokenize(text)]

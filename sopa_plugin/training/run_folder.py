@@ -79,7 +79,7 @@ class FolderLock:
     def is_in_place(self) -> bool:
         """Whether the folder still is the one that was locked."""
         try:
-            return bool(read_json(self.folder / HOLDER, "") == self._holder)
+            return read_json(self.folder / HOLDER, "") == self._holder
         except UserError:
             return False
 
@@ -375,13 +375,12 @@ def is_run_folder(path: Path) -> bool:
         config = read_config(path)
     except UserError:
         return False
-    return isinstance(config, dict) and {"dataset", "model", "trainer"} <= config.keys()
+    return {"dataset", "model", "trainer"} <= config.keys()
 
 
 def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
     """What reads the data that a run was trained on, or other data at `path` in their form."""
-    config = read_config(run)
-    params = config.get("dataset") if isinstance(config, dict) else None
+    params = read_config(run).get("dataset")
     if not isinstance(params, dict):
         raise UserError(f"{run / CONFIG}: no dataset in it; expected the config of a run")
     if path is not None:
@@ -392,7 +391,7 @@ def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
 
 def read_config(path: Path) -> dict[str, Any]:
     """The filled-in config of a run."""
-    return read_json(path / CONFIG, "the folder of a run")  # type: ignore[no-any-return]
+    return read_json(path / CONFIG, "the folder of a run")
 
 
 @contextmanager
