@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     import_plugins(args.include_package)
     device = choose_device(args.device)
-    reader = RunReader(args.run, args.replacement or args.usual, device, args.accept_changed)
+    reader = RunReader(args.run, args.replacement or "next", device, args.accept_changed)
     explanation: Explanation = args.explain(reader, args)
     _write(explanation, form, args.output)
 
@@ -199,15 +199,14 @@ def _finish(
     forms: Sequence[str],
 ) -> None:
     """What all actions have; `explain` does the work, its result can be written as `forms`."""
-    usual = "mean" if explain is _mask else "next"
-    parser.set_defaults(explain=explain, forms=forms, replacement=None, usual=usual)
+    parser.set_defaults(explain=explain, forms=forms, replacement=None)
     if explain not in (_fix, _where):
         parser.add_argument(
             "--replacement",
             choices=("mean", "no_match", "zero") + ("next",) * (explain is not _mask),
             help="what stands for a pattern's number in the document vector: that of its next best "
             "match in the document, what it is where the pattern does not match, zero, or its mean "
-            f"over the train set (default {usual})",
+            f"over the train set (default {'mean' if explain is _mask else 'next'})",
         )
     parser.add_argument(
         "--format", choices=forms, help="default: the output file's suffix, or text"

@@ -48,8 +48,8 @@ def mask(
     """
     if not names:
         return {}
-    if replacement == "next":
-        raise UserError("a pattern has no next best match of its own: take mean, zero or no_match")
+    if replacement == "next":  # to a masked pattern no match is left
+        replacement = "mean"
     numbers = {name: subject.number(name) for name in names}
     values = held_values(subject, replacement, subject.means if means is None else means)
     if values is None and subject.encoder is subject.model.encoder:
