@@ -186,7 +186,8 @@ class Edited(Explanation):
         }
 
     def to_text(self, color: bool = False) -> str:
-        lines = [f"{len(self.edits)} patterns edited: {', '.join(self._told())}"]
+        edited = "1 pattern" if len(self.edits) == 1 else f"{len(self.edits)} patterns"
+        lines = [f"{edited} edited: {', '.join(self._told())}"]
         if self.warning:
             lines.append(paint(self.warning, "against", color))
         for key in ("dev_accuracy", "dev_macro_f1", "dev_loss"):
