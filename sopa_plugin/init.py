@@ -45,8 +45,8 @@ _quoted = partial(json.dumps, ensure_ascii=False)  # Jsonnet writes strings as J
 
 _CONFIG = """\
 // SoPa for %(data)s: %(texts)d texts of %(classes)d classes.
-// Change here what you like, or for one run by -o: train THIS -o trainer.num_epochs=5
-// All that can be set, with its default: train THIS --print-config
+// Change here what you like, or for one run: sopa-plugin train THIS_FILE -o trainer.num_epochs=5
+// All that can be set, with its default: sopa-plugin train THIS_FILE --print-config
 {
   dataset: {
     type: 'text',
@@ -83,7 +83,7 @@ _FROM_FILE = """\
     embedder: { type: 'static', vectors: %s, trainable: false, whiten: 1 },"""
 _EXAMPLE = """\
 // A shipped config of SoPa, with its small sample; what is set here goes before what it sets.
-// All of it: train THIS --print-config
+// All of it: sopa-plugin train THIS_FILE --print-config
 (import 'sopa_%(name)s.jsonnet') + {
   // The real data, or set SOPA_%(NAME)s in the environment to them:
   // dataset+: { path: 'my/%(name)s' },
@@ -166,8 +166,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         config = _SPACE % (config.strip(), vectors)
         best = shlex.quote(f"runs/search/{path.stem}/best.json")
         commands = [f"search {file}", f"train {best} -s {run}"]
-    new = "new.txt" if form == "text" else f"new.{form} -O answers.{form}"
-    commands += [f"evaluate {run}", f"predict {run} -i {new}"]
+    commands += [
+        f"evaluate {run} --errors errors.jsonl",
+        f"predict {run} -i " + ("new.txt" if form == "text" else f"new.{form} -O answers.{form}"),
+        f"explain {run} report -o report.html",
+    ]
     write_file(path, config)
     print(f"wrote {path}. Next:")
     print(*(f"  {parser.prog.removesuffix('init')}{each}" for each in commands), sep="\n")
@@ -290,7 +293,7 @@ def _encoding(source: Path | Table) -> str:
             return encoding
         except UserError as error:
             problems.append(error)
-            if encoding == "utf-8" and any_letter:  # so it is, but for the fault
+            if encoding == "utf-8" and any_letter:  # which it is, but for the fault
                 break
     raise problems[0]
 

@@ -225,7 +225,10 @@ def _check_labels(examples: Examples) -> None:
     """Whether every label is one, by which example it is not."""
     for label in examples.counts():
         if not label:
-            raise UserError(f"{examples.first(label)}: expected a label, found {label!r}.")
+            raise UserError(
+                f"{examples.first(label)}: expected a label, found {label!r}; label the text, or "
+                "take it out."
+            )
         if label in ("-1", "-100"):
             raise UserError(
                 f"{examples.first(label)}: the label is {label}, which stands for a hidden or "
