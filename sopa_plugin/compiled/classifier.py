@@ -21,7 +21,7 @@ from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, Words
 from sopa_plugin.data.readers.sources import check_encodable
 from sopa_plugin.encoders import SopaEncoder
-from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
+from sopa_plugin.encoders.sopa_layers import RulePattern, add_boundary_tokens
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     check_digests,
@@ -54,11 +54,16 @@ class Settings:
     Attributes:
         encoder, head: the parts' `type` and constructor arguments.
         labels: names of the classes.
+        rules: the patterns that rules became.
     """
 
     encoder: Mapping[str, Any]
     head: Mapping[str, Any]
     labels: Sequence[str]
+    rules: Sequence[Sequence[Any]] = ()
+
+
+_SETTINGS = tuple(field.name for field in fields(Settings))
 
 
 class CompiledClassifier(nn.Module):
@@ -90,10 +95,12 @@ class CompiledClassifier(nn.Module):
         self.labels = list(settings.labels)
         self.words = words
         # The arcs are not used: they are in the table.
-        encoder = SopaEncoder.from_params(settings.encoder, input_dim=1)
+        rules = [RulePattern(*rule) for rule in settings.rules]
+        encoder = SopaEncoder.from_params(settings.encoder, input_dim=2, rules=rules)
         self.layout = encoder.layout
         self.semiring = encoder.options.semiring
         self.boundary_width = encoder.boundary_width
+        self.num_boundary_rows = encoder.num_boundary_rows
         self.document_vector = encoder.document_vector
         self.head: ClassifierHead = ClassifierHead.from_params(
             settings.head, input_dim=encoder.get_output_dim(), num_labels=len(self.labels)
@@ -125,10 +132,9 @@ class CompiledClassifier(nn.Module):
             encoder, head, class_log_prior: of the model.
         """
         parts = [encoder.arc_scores(some)[0] for some in vectors]
-        # shape: [1, R]; of a boundary token
-        zero, epsilon = encoder.arc_scores(parts[0].new_zeros(1, encoder.get_input_dim()))
-        if encoder.boundary_width:
-            parts.append(zero)
+        # shape: [boundary rows, R]
+        boundaries, epsilon = encoder.arc_scores(encoder.boundary_rows().to(parts[0]))
+        parts.append(boundaries)
         state = {
             "table": torch.cat(parts),
             "epsilon": epsilon,
@@ -147,7 +153,10 @@ class CompiledClassifier(nn.Module):
         empty = offsets.diff() == 0
         if self.boundary_width:
             ids, offsets = add_boundary_tokens(
-                ids, offsets, len(self.table) - 1, self.boundary_width
+                ids,
+                offsets,
+                (len(self.table) - self.num_boundary_rows, len(self.table) - 1),
+                self.boundary_width,
             )
         arcs = Arcs(self.table, ids, offsets, self.epsilon)
         scores = document_scores(self.layout, self.semiring, arcs)
@@ -235,12 +244,12 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
         check_imported(record["plugins"], str(file))
         check_labels(record["labels"], str(file))
         words = _words(tensors, record["words"])
-        settings = Settings(**{field.name: record[field.name] for field in fields(Settings)})
+        settings = Settings(**{key: record[key] for key in _SETTINGS if key in record})
         for name in ("encoder", "head"):
             check_sizes(record[name], (each.shape for each in tensors.values()), f"{file}: {name}")
         with imported_only():
             compiled = CompiledClassifier(settings, words, len(tensors["table"]))
-        if words.num_ids + bool(compiled.boundary_width) > len(tensors["table"]):
+        if words.num_ids + compiled.num_boundary_rows > len(tensors["table"]):
             raise ValueError(f"{words.num_ids} words, but {len(tensors['table'])} rows")
         expected = {name: each.dtype for name, each in compiled.state_dict().items()}
         compiled.load_state_dict(tensors, assign=True)

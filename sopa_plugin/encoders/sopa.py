@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from sopa_plugin.encoders.seq2vec_encoder import Packed, PackedSeq2VecEncoder, Seq2VecEncoder, pack
 from sopa_plugin.encoders.sopa_layers import (
@@ -19,6 +18,7 @@ from sopa_plugin.encoders.sopa_layers import (
     Normalization,
     Output,
     PatternArcs,
+    RulePattern,
     SelfLoops,
     SopaOptions,
     add_boundary_tokens,
@@ -86,10 +86,15 @@ class SopaEncoder(PackedSeq2VecEncoder):
             no match would be infinite and there are at least two patterns, else `none`. With
             sum-product, take `batch`: counts grow with the document, and training would idle.
         activation: of the document vector: `none`, or `relu` as in the `cnn`.
+        rules: patterns that rules became, beside the `patterns`, which are free; handed over where
+            the model has rules. Every document then stands between two tokens, with vectors of
+            their own: 1 in the last dimension but one before it, in the last one after it.
 
     Raises:
         ValueError: arguments rule one another out (`check_params` says which before building).
     """
+
+    handed_over: ClassVar[frozenset[str]] = Seq2VecEncoder.handed_over | {"rules"}
 
     def __init__(
         self,
@@ -112,6 +117,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         output_scale: PositiveFloat | None = None,
         normalization: Normalization | None = None,
         activation: Activation = "none",
+        rules: Sequence[RulePattern] = (),
     ) -> None:
         problems = dict(self.check_params(locals()))
         if problems:
@@ -122,8 +128,15 @@ class SopaEncoder(PackedSeq2VecEncoder):
             boundary_loops = self_loops != "none" and loops_can_matter(
                 semiring, encoding, epsilons, final_epsilon, self_loop_scale
             )
-        ascending = sorted((int(length), count) for length, count in patterns.items())
-        lengths = tuple(length for length, count in ascending for _ in range(count))
+        free = [int(length) for length, count in patterns.items() for _ in range(count)]
+        ascending = sorted(
+            [*((length, None) for length in free), *((r.states, r) for r in rules)],
+            key=lambda each: each[0],
+        )
+        lengths = tuple(length for length, _ in ascending)
+        if not lengths:
+            raise ValueError("patterns: expected at least one, as {states: number of patterns}")
+        self.rules = tuple(rule for _, rule in ascending)
         self.layout = Layout(
             lengths, self_loops != "none", epsilons, boundary_loops, final_epsilon, empty_matches
         )
@@ -138,7 +151,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
             dropout_on,
         )
         self.input_dim = input_dim
-        self.boundary_width = self.layout.max_length - 1 if boundary_tokens else 0
+        self.boundary_width = self.layout.max_length - 1 if boundary_tokens else int(bool(rules))
         self.arcs = PatternArcs(input_dim, self.layout, self.options)
         if output is None:
             output = "excess" if arcs_start_at_half(semiring, encoding) else "score"
@@ -146,9 +159,9 @@ class SopaEncoder(PackedSeq2VecEncoder):
             infinite = len(lengths) > 1 and is_unbounded(semiring, output)
             normalization = "layer" if infinite else "none"
         if output_scale is None:
-            output_scale = initial_scale(lengths) if output == "excess" else 1.0
+            output_scale = initial_scale(tuple(free)) if output == "excess" and free else 1.0
         self.document_vector = DocumentVector(
-            lengths, semiring, output, output_scale, normalization, activation
+            lengths, semiring, output, output_scale, normalization, activation, self.rules
         )
 
     @classmethod
@@ -197,8 +210,6 @@ class SopaEncoder(PackedSeq2VecEncoder):
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Combinations of arguments that make no sense, each with the reason."""
-        if not any(params["patterns"].values()):
-            yield "patterns", "expected at least one pattern, as {states: number of patterns}"
         for key, kind in (("semiring", Semiring), ("encoding", ArcEncoding)):
             name, known = params.get(key), kind.list_available()
             if name is not None and name not in known:
@@ -281,8 +292,26 @@ class SopaEncoder(PackedSeq2VecEncoder):
         """The documents with their boundary tokens; as they are where there are none."""
         if not self.boundary_width:
             return Packed(rows, index, offsets)
-        index, offsets = add_boundary_tokens(index, offsets, rows.shape[0], self.boundary_width)
-        return Packed(functional.pad(rows, (0, 0, 0, 1)), index, offsets)
+        boundaries = self.boundary_rows().to(rows)
+        places = self.boundary_places(rows.shape[0] + len(boundaries))
+        index, offsets = add_boundary_tokens(index, offsets, places, self.boundary_width)
+        return Packed(torch.cat([rows, boundaries]), index, offsets)
+
+    def boundary_rows(self) -> Tensor:
+        """The vectors of boundary tokens, `[1, input_dim]`, or 2 where they differ."""
+        rows = torch.zeros(self.num_boundary_rows, self.input_dim)
+        if any(self.rules):
+            rows[:, -2:] = torch.eye(2)
+        return rows
+
+    @property
+    def num_boundary_rows(self) -> int:
+        """How many different boundary tokens there are."""
+        return 2 if any(self.rules) else int(self.boundary_width > 0)
+
+    def boundary_places(self, num_rows: int) -> tuple[int, int]:
+        """Which of so many rows, boundary tokens last, stand before and after a document."""
+        return num_rows - self.num_boundary_rows, num_rows - 1
 
     def parameter_counts(self) -> dict[str, int]:
         """Parameters of the patterns: `stored`, by the paper's `formula`, and as `released`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +24,27 @@ INITIAL_BIAS = 0.1
 """Standard deviation of initial biases as they count in an arc's score, as in the released code."""
 
 
+class RulePattern(NamedTuple):
+    """A pattern that a rule became; see `sopa_plugin.rules`.
+
+    Attributes:
+        name: of the pattern, after its rule.
+        states: how many it has.
+        rule: number of the rule; of the patterns of one rule only the best counts. -1 is of the
+            pattern that matches any word and counts as far as no rule does.
+        sure: the score of a match that meets the rule, before anything is learned.
+    """
+
+    name: str
+    states: int
+    rule: int
+    sure: float
+
+
 def add_boundary_tokens(
-    index: Tensor, offsets: Tensor, row: int, width: int
+    index: Tensor, offsets: Tensor, rows: tuple[int, int], width: int
 ) -> tuple[Tensor, Tensor]:
-    """Puts `width` tokens with vector `row` before and after each packed document.
+    """Puts `width` tokens before and after each packed document, with the vectors of two `rows`.
 
     `index [M]` and `offsets [B + 1]` (see `Packed`) become `[M + 2·width·B]` and `[B + 1]`.
     """
@@ -37,8 +55,14 @@ def add_boundary_tokens(
         offsets[1:].contiguous(), torch.arange(index.shape[0], device=index.device), right=True
     )
     places = torch.arange(index.shape[0], device=index.device) + width * (2 * document + 1)
-    wrapped = index.new_full((index.shape[0] + 2 * width * batch,), row)
-    return wrapped.scatter(0, places, index), offsets + 2 * width * documents
+    wrapped = index.new_full((index.shape[0] + 2 * width * batch,), rows[0]).scatter(
+        0, places, index
+    )
+    bounds = offsets + 2 * width * documents
+    if rows[1] != rows[0]:
+        for back in range(1, width + 1):
+            wrapped[bounds[1:] - back] = rows[1]
+    return wrapped, bounds
 
 
 def firing_thresholds(scores: Tensor, algebra: Semiring) -> tuple[Tensor, Tensor, Tensor]:
@@ -213,6 +237,8 @@ class DocumentVector(nn.Module):
         normalization: `none`; `layer`: over the patterns of a document; `batch`: over the documents
             of a batch (their running mean and variance in evaluation, and for a batch of one).
         activation: `relu`, after normalization, or `none`.
+        rules: the rule that each pattern is of, None for one that is free. A rule's patterns have
+            their scores as shares of a sure match's; of several, all but the best have 0.
     """
 
     def __init__(
@@ -223,8 +249,13 @@ class DocumentVector(nn.Module):
         scale: float,
         normalization: Normalization,
         activation: Activation,
+        rules: Sequence[RulePattern | None] = (),
     ) -> None:
         super().__init__()
+        self.rules = rules or (None,) * len(lengths)
+        self.of_rules = [place for place, rule in enumerate(self.rules) if rule and rule.rule >= 0]
+        self.otherwise = [place for place, rule in enumerate(self.rules) if rule and rule.rule < 0]
+        self.rivals = _rivals(self.rules)
         self.lengths = lengths
         self.semiring = semiring
         self.output = output
@@ -248,25 +279,57 @@ class DocumentVector(nn.Module):
         """Document vectors `[B, K]` of type `dtype` from the operator's `scores [B, K]`."""
         algebra = Semiring.named(self.semiring)
         values = scores if self.output == "log_score" else algebra.to_score(scores)
+        if any(self.rules):
+            values = self._of_rules(values)
         if self.output == "excess":
             values = values - values.new_tensor(self._halves)
         if self.no_match is not None:
             no_match = self.no_match.to(values.dtype)
             values = torch.where(scores == algebra.zero, no_match, values)
-        vectors: Tensor = self.norm(values.to(dtype) * self.scale)
+        vectors: Tensor = self.norm(values.to(dtype) * self._scales(values).to(dtype))
         return vectors.relu() if self.activation == "relu" else vectors
 
     def of_zero(self) -> Tensor:
         """What a score of 0 is to the head, `[K]`; with normalization, 0 all the same."""
         if self.output != "excess" or not isinstance(self.norm, nn.Identity):
             return torch.zeros(len(self.lengths))
-        values = torch.tensor(self._halves) * -self.scale
+        values = torch.tensor(self._halves)
+        values = values * -self._scales(values)
         return values.relu() if self.activation == "relu" else values
+
+    def _of_rules(self, values: Tensor) -> Tensor:
+        """`values [B, K]` with those of rules as shares of a sure match's, 0 for all but the best
+        pattern of a rule."""
+        values = values / values.new_tensor([rule.sure if rule else 1.0 for rule in self.rules])
+        for patterns in self.rivals:
+            some = values[:, patterns]
+            best = functional.one_hot(some.argmax(dim=1), len(patterns)).to(some.dtype)
+            values = values.index_copy(1, torch.tensor(patterns, device=values.device), some * best)
+        for place in self.otherwise:
+            none = 1 - values[:, self.of_rules].amax(dim=1, keepdim=True).clamp(max=1)
+            values = torch.cat([values[:, :place], none, values[:, place + 1 :]], dim=1)
+        return values
 
     @property
     def _halves(self) -> list[float]:
-        """Each pattern's score of a path whose arcs score 1/2."""
-        return [math.exp2(1 - length) for length in self.lengths]
+        """Each free pattern's score of a path whose arcs score 1/2, 0 for a rule's."""
+        pairs = zip(self.lengths, self.rules, strict=True)
+        return [0.0 if rule else math.exp2(1 - length) for length, rule in pairs]
+
+    def _scales(self, values: Tensor) -> Tensor:
+        """What each pattern's output is multiplied by, `[K]`, or `[]` where they are the same."""
+        if not any(self.rules):
+            return values.new_tensor(self.scale)
+        return values.new_tensor([1.0 if rule else self.scale for rule in self.rules])
+
+
+def _rivals(rules: Sequence[RulePattern | None]) -> list[list[int]]:
+    """The patterns of each rule that has several."""
+    found: dict[int, list[int]] = {}
+    for pattern, rule in enumerate(rules):
+        if rule is not None and rule.rule >= 0:
+            found.setdefault(rule.rule, []).append(pattern)
+    return [patterns for patterns in found.values() if len(patterns) > 1]
 
 
 class BatchNorm(nn.BatchNorm1d):

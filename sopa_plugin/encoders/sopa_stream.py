@@ -42,11 +42,17 @@ class SopaStream(nn.Module):
         `tokens [B, T, input_dim]` come next, those where `mask [B, T]` is true; without a state a
         document begins.
         """
-        boundary = tokens.new_zeros(len(tokens), self.encoder.boundary_width, tokens.shape[2])
+        shape = len(tokens), self.encoder.boundary_width, tokens.shape[2]
+        boundaries = self.encoder.boundary_rows().to(tokens)
         if state is None:
-            state = self._advance(self._begin(tokens), boundary, None)
+            state = self._begin(tokens)
+            if len(boundaries):
+                state = self._advance(state, boundaries[0].expand(shape), None)
         state = self._advance(state, tokens, mask)
-        scores = self._advance(state, boundary, None).scores
+        last = (
+            self._advance(state, boundaries[-1].expand(shape), None) if len(boundaries) else state
+        )
+        scores = last.scores
         return self.encoder.document_vector(scores, self.encoder.arcs.weight.dtype), state
 
     def _begin(self, tokens: Tensor) -> SopaState:

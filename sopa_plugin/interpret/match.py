@@ -41,8 +41,8 @@ def unknown_pattern(name: str, names: Iterable[str]) -> UserError:
     """The error that says so, with the nearest of the `names` that there are."""
     near = get_close_matches(name, list(names), n=NEAREST, cutoff=0.0)
     return UserError(
-        f"no pattern is called {name!r}; the nearest are {', '.join(near)} (a name is the number "
-        "of states and the rank among those)"
+        f"no pattern is called {name!r}; the nearest are {', '.join(near)} (a name is that of a "
+        "rule, or the number of states and the rank among those)"
     )
 
 

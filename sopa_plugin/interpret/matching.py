@@ -77,7 +77,8 @@ class ArcScores:
             scores, epsilon = encoded.arcs
             index, offsets = encoded.index, encoded.offsets
             if width:
-                index, offsets = add_boundary_tokens(index, offsets, len(scores) - 1, width)
+                places = encoder.boundary_places(len(scores))
+                index, offsets = add_boundary_tokens(index, offsets, places, width)
             arcs = Arcs(scores, index, offsets, epsilon)
         path_arcs = arcs
         if semiring == "sum_product":  # max-product holds logarithms
@@ -150,11 +151,9 @@ class ArcScores:
         """
         if not self.width:
             return self.encoded.ids
-        ids, offsets = add_boundary_tokens(
-            torch.from_numpy(self.encoded.ids), self.encoded.offsets.cpu(), -1, self.width
+        ids, _ = add_boundary_tokens(
+            torch.from_numpy(self.encoded.ids), self.encoded.offsets.cpu(), (-1, -2), self.width
         )
-        for back in range(1, self.width + 1):
-            ids[offsets[1:] - back] = -2
         return ids.numpy()
 
 

@@ -60,8 +60,10 @@ class Subject(ABC):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The patterns' names, in the encoder's order."""
-        return pattern_names(self.encoder.layout.lengths)
+        """The patterns' names, in the encoder's order; those of rules are named after them."""
+        pairs = list(zip(self.encoder.layout.lengths, self.encoder.rules, strict=True))
+        free = iter(pattern_names([length for length, rule in pairs if rule is None]))
+        return tuple(next(free) if rule is None else rule.name for _, rule in pairs)
 
     def number(self, name: str) -> int:
         """Which pattern `name` is.

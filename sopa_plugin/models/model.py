@@ -43,6 +43,8 @@ class Model(Registrable):
 
     default_implementation: ClassVar[str | None] = "text_classifier"
     handed_over: ClassVar[frozenset[str]] = frozenset({"tokenizer", "labels"})
+    most_looked_at: ClassVar[int] = 2000
+    """Texts that `look_at` wants at most."""
 
     tokenizer: PreTrainedTokenizerBase
     labels: list[str]
@@ -56,6 +58,19 @@ class Model(Registrable):
     def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
         """Whether words that these `params` name vectors for have capitals; None without such."""
         return None
+
+    @classmethod
+    def own_words(cls, params: Mapping[str, Any]) -> Sequence[str]:
+        """Words that a model of these `params` needs in its vocabulary."""
+        return ()
+
+    @classmethod
+    def own_labels(cls, params: Mapping[str, Any]) -> Sequence[str]:
+        """Labels that a model of these `params` has, whether there are texts of them or not."""
+        return ()
+
+    def look_at(self, texts: Sequence[str]) -> None:
+        """Shows the model the training texts, once, before it is trained."""
 
     def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`."""

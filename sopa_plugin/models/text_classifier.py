@@ -46,6 +46,8 @@ from sopa_plugin.models.model import (
 )
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
 from sopa_plugin.registry import check_imported, imported_only
+from sopa_plugin.rules import Rules
+from sopa_plugin.rules.start import RuleEmbedder, patterns_of, settle_votes, started, tests_of
 
 _ROWS_AT_ONCE = 4096
 _MEANS = "document_vector_means"  # key of the record in config.json
@@ -83,9 +85,15 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             )
         with imported_only():  # what a user's own config names, its check has imported
             self.embedder = configured.build(config.embedder)
+            handed: dict[str, Any] = {}
+            if config.rules:
+                rules = Rules.from_json(config.rules)
+                words = config.embedder["num_embeddings"]
+                self.embedder = RuleEmbedder(self.embedder, words, len(tests_of(rules)))
+                handed["rules"] = [pattern for pattern, _ in patterns_of(rules)]
             saved = Seq2VecEncoder.by_name(config.encoder["type"]).absent_when_saved
             self.encoder: Seq2VecEncoder = Seq2VecEncoder.from_params(
-                {**saved, **config.encoder}, input_dim=self.embedder.get_output_dim()
+                {**saved, **config.encoder}, input_dim=self.embedder.get_output_dim(), **handed
             )
             self.head: ClassifierHead = ClassifierHead.from_params(
                 config.head,
@@ -171,6 +179,29 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 "sopa_plugin.models.load_model(folder)"
             )
         return Documents.encode(texts, self.tokenizer, labels)
+
+    def look_at(self, texts: Sequence[str]) -> None:
+        """Where it began as rules, sets how little they count where they do not fire."""
+        head: Any = self.head
+        encoder: Any = self.encoder
+        if self.config.rules is not None and len(texts):
+            documents = self.encode_texts(texts[: self.most_looked_at])
+            with self._evaluating(), torch.inference_mode():
+                batches = list(self.evaluation_batches(documents))
+                found = [
+                    self(**self.make_batch(documents, each), output_hidden_states=True)
+                    for each in batches
+                ]
+                vectors = torch.cat([each.hidden_states[0] for each in found])
+            settle_votes(head.output, encoder, vectors)
+
+    def started(self) -> list[tuple[Tensor, Tensor]]:
+        """The weights that rules began, each with which of its numbers they did (bool, alike)."""
+        if self.config.rules is None:
+            return []
+        encoder: Any = self.encoder
+        head: Any = self.head
+        return started(head.output, encoder)
 
     def set_class_prior(self, labels: Integers) -> None:
         """Gives a document without a token the class frequencies of `labels [documents]`."""
@@ -274,9 +305,10 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             raise UserError(f"this model cannot be compiled: {reason}")
         backend: Any = self.tokenizer
         words = words_of(backend.backend_tokenizer.to_str(), bool(backend.split_special_tokens))
-        settings = Settings(self.config.encoder, self.config.head, self.labels)
-        ids = torch.arange(len(backend), device=self.device).split(_ROWS_AT_ONCE)
         encoder: Any = self.encoder
+        rules = [rule for rule in encoder.rules if rule]
+        settings = Settings(self.config.encoder, self.config.head, self.labels, rules)
+        ids = torch.arange(len(backend), device=self.device).split(_ROWS_AT_ONCE)
         with self._evaluating():
             vectors = map(self._embed, ids)
             return CompiledClassifier.from_parts(

@@ -1,1 +1,7 @@
-"""Rules that people write, as soft patterns whose arcs are sure."""
+"""Rules that people write: read, checked, made patterns."""
+
+from __future__ import annotations
+
+from sopa_plugin.rules.rule import Rule, Rules
+
+__all__ = ["Rule", "Rules"]

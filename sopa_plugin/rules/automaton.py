@@ -6,10 +6,10 @@ tokens, and START and END have no loops. What does not fit one pattern is a unio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sopa_plugin.rules.tokens import ANY, TokenTest
 
@@ -49,6 +49,26 @@ class HardPattern:
     def tests(self) -> Iterator[TokenTest]:
         """What its arcs and loops ask of tokens."""
         return (test for test in (*self.main_path, *self.loops) if test)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "main_path": [arc and arc.to_json() for arc in self.main_path],
+            "epsilons": list(self.epsilons),
+            "loops": [loop and loop.to_json() for loop in self.loops],
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> HardPattern:
+        """What `to_json` wrote; raises `ValueError` for what it would not have written."""
+        main_path, loops = (
+            tuple(each and TokenTest.from_json(each) for each in given[key])
+            for key in ("main_path", "loops")
+        )
+        epsilons = tuple(map(bool, given["epsilons"]))
+        if not 1 <= len(main_path) == len(epsilons) == len(loops) - 1 < MOST_STATES:
+            raise ValueError("a pattern whose arcs do not go together")
+        return cls(main_path, epsilons, loops)
 
     def __str__(self) -> str:
         parts = []

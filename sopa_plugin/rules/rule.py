@@ -16,11 +16,12 @@ A rule names a label and what a text must hold to have it. Three formats, told a
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +62,27 @@ class Rule:
     weight: float = 1.0
     over: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            **vars(self),
+            "patterns": [pattern.to_json() for pattern in self.patterns],
+            "over": list(self.over),
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Rule:
+        """What `to_json` wrote; raises `ValueError` for what it would not have written."""
+        return cls(
+            _label(given["label"]),
+            str(given["name"]),
+            int(given["line"]),
+            str(given["text"]),
+            tuple(map(HardPattern.from_json, given["patterns"])),
+            _weight(given["weight"]),
+            tuple(map(_label, given["over"])),
+        )
+
 
 class _Written(NamedTuple):
     """A rule as it was read, before it is made patterns."""
@@ -82,11 +104,13 @@ class Rules:
         rules: in the order of the file.
         faults: of lines that are refused, each with what to write instead.
         source: the file, for messages.
+        fallback: the label where no rule fires.
     """
 
     rules: tuple[Rule, ...]
     faults: tuple[Fault, ...]
     source: str
+    fallback: str | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Rules:
@@ -96,13 +120,15 @@ class Rules:
             UserError: the file cannot be read, or rules are refused: every one, with its line.
         """
         found = cls.examine(path)
-        if found.faults:
-            raise UserError(
-                "\n".join(f"{found.source}:{line}: {why}" for line, why in found.faults)
-            )
-        if not found.rules:
-            raise UserError(f"{found.source}: there is no rule in it")
+        found.require_sound()
         return found
+
+    def require_sound(self) -> None:
+        """Raises `UserError` with every fault, or if there is no rule."""
+        if self.faults:
+            raise UserError("\n".join(f"{self.source}:{line}: {why}" for line, why in self.faults))
+        if not self.rules:
+            raise UserError(f"{self.source}: there is no rule in it")
 
     @classmethod
     def examine(cls, path: str | Path) -> Rules:
@@ -146,12 +172,70 @@ class Rules:
                 faults.append(Fault(rule.line, reason))
             else:
                 kept.append(rule)
-        return Rules(tuple(kept), tuple(sorted(faults)), self.source)
+        return replace(self, rules=tuple(kept), faults=tuple(sorted(faults)))
+
+    def deciding(self, fallback: str | None, precedence: Mapping[str, Sequence[str]]) -> Rules:
+        """The rules with a label where none fires, and labels that go before others.
+
+        Arguments:
+            fallback: the label where no rule fires.
+            precedence: of a label, those that lose a vote where one of its rules fires.
+        """
+        rules = (
+            replace(rule, over=(*rule.over, *precedence.get(rule.label, ()))) for rule in self.rules
+        )
+        return replace(self, rules=tuple(rules), fallback=fallback)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels that rules vote for, in the order of the file."""
-        return tuple(dict.fromkeys(rule.label for rule in self.rules))
+        """Labels that rules vote for, in the order of the file, and the fallback."""
+        labels = [rule.label for rule in self.rules]
+        return tuple(dict.fromkeys([*labels, *([self.fallback] if self.fallback else [])]))
+
+    @property
+    def words(self) -> list[str]:
+        """The words that rules name, each once."""
+        patterns = (pattern for rule in self.rules for pattern in rule.patterns)
+        tests = (test for pattern in patterns for test in pattern.tests)
+        return list(dict.fromkeys(word for test in tests for word in sorted(test.named)))
+
+    def to_model(
+        self,
+        texts: Sequence[str] = (),
+        vectors: str | None = None,
+        tokenizer: str = "words",
+        lowercase: bool = False,
+    ) -> Any:
+        """A `TextClassifier` that classifies as the rules vote, without a label.
+
+        It can be saved, compiled, explained and trained like any other.
+
+        Arguments:
+            texts: unlabelled ones, whose words it is to know; on them it is measured what rules
+                give where they do not fire, so that ties are decided rightly.
+            vectors: a file of word vectors, of use once it is trained.
+            tokenizer: `words`, or `whitespace` for text that is tokenised already.
+            lowercase: whether text is lower-cased first.
+
+        Raises `UserError` for rules that ask for capitals where text is lower-cased.
+        """
+        # models are above rules, which may not import them
+        models = importlib.import_module("sopa_plugin.models")
+        return models.TextClassifier.from_rules(self, texts, vectors, tokenizer, lowercase)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, for a saved model."""
+        rules = [rule.to_json() for rule in self.rules]
+        return {"rules": rules, "source": self.source, "fallback": self.fallback}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Rules:
+        """What `to_json` wrote; raises `UserError` for what it would not have written."""
+        try:
+            rules = tuple(map(Rule.from_json, given["rules"]))
+            return cls(rules, (), str(given["source"]), given["fallback"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(f"the rules of a saved model cannot be read ({error})") from error
 
 
 def _grouped(written: Iterable[_Written]) -> list[list[_Written]]:

@@ -121,6 +121,26 @@ class TokenTest:
             return False
         return all(each.holds(word) for each in self.conditions) is not self.negated
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        conditions = [
+            [attribute, relation, sorted(value) if isinstance(value, frozenset) else value]
+            for attribute, relation, value in self.conditions
+        ]
+        return {"conditions": conditions, "negated": self.negated, "anchor": self.anchor}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> TokenTest:
+        """What `to_json` wrote; raises `ValueError` for what it would not have written."""
+        found: list[Condition] = []
+        for attribute, relation, value in given["conditions"]:
+            values = {"IN": value} if relation == "REGEX" else value
+            asked = value if relation == "==" else {relation: values}
+            found += read_token({attribute: asked}).conditions
+        if given["anchor"] not in (None, "start", "end"):
+            raise ValueError(f"anchor: expected start or end, found {given['anchor']!r}")
+        return cls(tuple(found), bool(given["negated"]), given["anchor"])
+
     @property
     def sees_case(self) -> bool:
         """Whether it asks for capitals, which text whose case is folded has not."""
@@ -130,6 +150,17 @@ class TokenTest:
             or (attribute == "SHAPE" and any("X" in str(each) for each in _values(value)))
             for attribute, relation, value in self.conditions
             if relation != "REGEX"
+        )
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The words that it names, whether it accepts or refuses them."""
+        plain = ("==", "!=", "IN", "NOT_IN")
+        return frozenset(
+            str(word)
+            for attribute, relation, value in self.conditions
+            if attribute in ("ORTH", "TEXT", "LOWER") and relation in plain
+            for word in _values(value)
         )
 
     @property

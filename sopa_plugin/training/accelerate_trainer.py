@@ -19,13 +19,13 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from sopa_plugin.data.batches import Documents, Integers, training_batches
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
-from sopa_plugin.registry import Lazy, PositiveFloat, PositiveInt
+from sopa_plugin.registry import Lazy, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from sopa_plugin.training.checkpoints import TrainingState
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
 from sopa_plugin.training.metrics import (
+    EpochMetric,
     Metrics,
     MetricTracker,
-    ValidationMetric,
     split_metrics,
     training_summary,
 )
@@ -56,9 +56,10 @@ class AccelerateTrainer(Trainer):
 
     Arguments:
         batch_size: documents a process and step.
-        num_epochs: most epochs to train.
+        num_epochs: most epochs to train; 0 leaves a model as it began, with rules say.
         patience: epochs without a new best after which to stop; null never stops.
-        validation_metric: what is best on dev: `-loss`, `+accuracy` or `+macro_f1`.
+        validation_metric: what is best on dev: `-loss`, `+accuracy` or `+macro_f1`; `+epoch` takes
+            the last epoch, whatever dev says.
         optimizer: a torch optimizer by name, with torch's arguments.
         learning_rate_scheduler: a scheduler by name; null keeps the learning rate.
         embedder_lr: learning rate of the embedder, where it is to differ (a transformer's).
@@ -74,6 +75,8 @@ class AccelerateTrainer(Trainer):
         batches_by_length: whether the documents of a batch are of like length.
         cache_embedder: whether a frozen contextual embedder is run once for all epochs, and its
             output kept on disk meanwhile (4 bytes a token and dimension).
+        anchor: how strongly the patterns of rules, and their votes, are pulled towards what they
+            began as: each step brings them nearer by this share of the learning rate.
         checkpoint_every: write a checkpoint after so many batches too, not only after each epoch.
         trackers: where else to log: `tensorboard`, `wandb`, ... (Accelerate's trackers).
     """
@@ -84,9 +87,9 @@ class AccelerateTrainer(Trainer):
     def __init__(
         self,
         batch_size: PositiveInt = 150,
-        num_epochs: PositiveInt = 50,
+        num_epochs: NonNegativeInt = 50,
         patience: PositiveInt | None = 30,
-        validation_metric: ValidationMetric = "-loss",
+        validation_metric: EpochMetric = "-loss",
         optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam"),  # noqa: B008
         learning_rate_scheduler: Lazy[Scheduler] | None = None,
         embedder_lr: PositiveFloat | None = None,
@@ -98,6 +101,7 @@ class AccelerateTrainer(Trainer):
         mixed_precision: Literal["no", "fp16", "bf16"] | None = None,
         batches_by_length: bool = True,
         cache_embedder: bool = True,
+        anchor: NonNegativeFloat = 0.0,
         checkpoint_every: PositiveInt | None = None,
         trackers: Sequence[Tracker] = (),
     ) -> None:
@@ -116,6 +120,7 @@ class AccelerateTrainer(Trainer):
         self.mixed_precision = mixed_precision
         self.batches_by_length = batches_by_length
         self.cache_embedder = cache_embedder
+        self.anchor = anchor
         self.checkpoint_every = checkpoint_every
         self.trackers = list(trackers)
 
@@ -138,6 +143,11 @@ class AccelerateTrainer(Trainer):
             raise UserError(
                 f"trainer.class_weights.{unknown[0]}: not a class of the data, which has "
                 f"{listed(model.labels)}"
+            )
+        if self.anchor and not classifier.started():
+            raise UserError(
+                "trainer.anchor: this model has no rules to hold to; leave it out, or name some "
+                "(model.rules)"
             )
         if self.embedder_lr is not None and not any(
             each.requires_grad for each in classifier.embedder.parameters()
@@ -195,12 +205,12 @@ class AccelerateTrainer(Trainer):
             if progress.best_checkpoint is not None and self.accelerator.num_processes == 1:
                 self._keep_best(state)
             raise
-        state.load_best_weights()
+        if progress.best_checkpoint is not None:
+            state.load_best_weights()
         self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
         state.model.take_means_of(state.train)
         for each in self.accelerator.trackers:
             each.finish()
-        assert tracker.best_epoch is not None
         return training_summary(progress.history, tracker.best_epoch, progress.seconds)
 
     def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:
@@ -214,7 +224,7 @@ class AccelerateTrainer(Trainer):
         while progress.epoch < self.num_epochs and not tracker.should_stop:
             epoch, epoch_began = progress.epoch, time.monotonic()
             metrics = {"epoch": epoch, **self._train_epoch(state, began), **self._evaluate(state)}
-            validation = metrics[f"validation_{tracker.name}"]
+            validation = tracker.value(metrics)
             better = tracker.add(validation, epoch)
             state.schedule.after_epoch(validation)
             progress.end_epoch(metrics)
@@ -263,12 +273,16 @@ class AccelerateTrainer(Trainer):
         schedule = Schedule(
             self.learning_rate_scheduler,
             optimizer.optimizer,
-            total_steps=steps * self.num_epochs,
+            total_steps=max(steps * self.num_epochs, 1),
             larger_is_better=tracker.larger_is_better,
         )
         state = TrainingState(
             run, accelerator, model, module, optimizer, schedule, tracker, train, dev, seed
         )
+        if self.anchor:
+            state.anchors = [
+                (parameter, parameter.detach().clone(), own) for parameter, own in model.started()
+            ]
         if self.cache_embedder and can_cache(model):
             state.train = embed_once(model, train, run.cache / "train", accelerator)
             state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
@@ -353,9 +367,17 @@ class AccelerateTrainer(Trainer):
         self._clip(state.model)
         state.optimizer.step()
         if not self.accelerator.optimizer_step_was_skipped:
+            self._pull(state)
             state.schedule.after_step()
         state.optimizer.zero_grad()
         return results
+
+    @torch.no_grad()
+    def _pull(self, state: TrainingState) -> None:
+        """Brings what rules began nearer to its start."""
+        share = self.anchor * state.optimizer.param_groups[0]["lr"]
+        for parameter, start, own in state.anchors:
+            parameter.lerp_(torch.where(own, start, parameter), min(share, 1.0))
 
     def _weights(self, state: TrainingState) -> Tensor | None:
         """Weights of the classes, `[labels]`."""

@@ -156,6 +156,7 @@ class TrainingState:
         progress: how far the run has come.
         train_logits: scores of the training documents, as they were when each was trained on, of
             this process alone; `[documents, labels]`.
+        anchors: weights that are held to their start: each with that, and which of its numbers.
     """
 
     def __init__(
@@ -175,6 +176,7 @@ class TrainingState:
         self.optimizer, self.schedule, self.tracker = optimizer, schedule, tracker
         self.train, self.dev, self.seed = train, dev, seed
         self.progress = Progress()
+        self.anchors: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self.train_logits = torch.zeros(len(train), len(model.labels), device=model.device)
         self._checkpoints = Checkpoints(run.checkpoints)
         frozen = (each for each in model.parameters() if not each.requires_grad)

@@ -173,20 +173,27 @@ class Experiment:
         _check_data(data, self.dataset.unseen_classes == "keep")
         start = None if self.init_from is None else load_model(self.init_from)
         tokenizer = self._build_tokenizer(data) if start is None else start.tokenizer
+        params = fill_defaults(Model, self.model.params)
+        data = with_labels(data, Model.by_name(params["type"]).own_labels(params))
         labels = data["train"].features["label"].names
         model = self.model.construct(tokenizer=tokenizer, labels=labels)
         if start is not None:
             _take_weights(model, start, str(self.init_from))
+        else:
+            model.look_at(data["train"][: model.most_looked_at]["text"])
         trainer = self.trainer.construct()
         trainer.set_up(model, run)
         return data, model, trainer
 
     def _build_tokenizer(self, data: DatasetDict) -> PreTrainedTokenizerBase:
         params = fill_defaults(Model, self.model.params)
-        model = Model.by_name(params["type"])
+        model, tokenizer = Model.by_name(params["type"]), self.tokenizer.construct()
+        train: Sequence[str] = data["train"]["text"]
+        if own := model.own_words(params):
+            train = [*train[:], *[" ".join(own)] * getattr(tokenizer, "min_count", 1)]
         return build_tokenizer(
-            self.tokenizer.construct(),
-            data["train"]["text"],
+            tokenizer,
+            train,
             data["dev"]["text"],
             model.pretrained_words(params),
             model.is_cased(params),
@@ -328,6 +335,23 @@ def _check_data(data: DatasetDict, unseen_classes: bool) -> None:
                 "training set has none (of a small subset, another dataset.subsample_seed may "
                 "have some)"
             )
+
+
+def with_labels(data: DatasetDict, labels: Sequence[str]) -> DatasetDict:
+    """The data with the classes of `labels`, too, of which no training text may be."""
+    from datasets import ClassLabel
+
+    names = _label_names(data["train"])
+    known = [*names, *(label for label in labels if label not in names)]
+    if known == names:
+        return data
+    for split in data:
+        own = _label_names(data[split])
+        every = [*known, *(name for name in own if name not in known)]
+        numbers = [every.index(own[number]) for number in data[split]["label"][:]]
+        changed = data[split].remove_columns("label").add_column("label", numbers)
+        data[split] = changed.cast_column("label", ClassLabel(names=every))
+    return data
 
 
 def _label_names(data: Dataset) -> list[str]:

@@ -14,6 +14,8 @@ Metrics = dict[str, Any]
 BINS = 15  # of the probability of the predicted class, for the calibration error
 _LARGEST_SHOWN = 20  # classes of a confusion matrix that a terminal can show
 ValidationMetric = Literal["-loss", "+accuracy", "+macro_f1"]
+EpochMetric = Literal["-loss", "+accuracy", "+macro_f1", "+epoch"]
+"""What says which epoch is the best: a figure of dev, or that it is the last."""
 """A metric of the dev set; the sign says whether smaller (-) or larger (+) is better."""
 
 
@@ -159,7 +161,7 @@ class MetricTracker:
         epochs_without_improvement: since then.
     """
 
-    metric: ValidationMetric
+    metric: EpochMetric
     patience: int | None = None
     best: float | None = None
     best_epoch: int | None = None
@@ -174,6 +176,10 @@ class MetricTracker:
     def larger_is_better(self) -> bool:
         """What the sign says."""
         return self.metric[0] == "+"
+
+    def value(self, metrics: Mapping[str, Any]) -> float:
+        """Of an epoch's metrics, the one that is followed."""
+        return float(metrics["epoch" if self.name == "epoch" else f"validation_{self.name}"])
 
     def add(self, value: float, epoch: int) -> bool:
         """Takes an epoch's value; whether it is better than all before (equal is not)."""
@@ -193,15 +199,17 @@ class MetricTracker:
 
 
 def training_summary(
-    history: Sequence[Mapping[str, Any]], best_epoch: int, seconds: float
+    history: Sequence[Mapping[str, Any]], best_epoch: int | None, seconds: float
 ) -> Metrics:
     """What a trainer knows of a whole training, by AllenNLP's names (see `Trainer.train`).
 
     Arguments:
         history: metrics of every epoch, `training_*` and `validation_*`.
-        best_epoch: its number, counted from 0.
+        best_epoch: its number, counted from 0; None where there is no epoch.
         seconds: that the training took.
     """
+    if best_epoch is None:
+        return {"training_epochs": 0, "training_duration": str(timedelta(seconds=seconds))}
     best = {
         f"best_{key}": value
         for key, value in history[best_epoch].items()

@@ -293,7 +293,6 @@ def test_patterns_come_by_length_and_from_json_keys() -> None:
             "larger than true",
         ),
         ({"final_epsilon": False, "empty_matches": True}, "empty_matches", "final_epsilon"),
-        ({"patterns": {}}, "patterns", "at least one pattern"),
         ({"patterns": {3: 1}, "normalization": "layer"}, "normalization", "single pattern"),
     ],
 )

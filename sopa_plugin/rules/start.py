@@ -1,0 +1,183 @@
+"""What rules give a model before it is trained: token features, sure patterns, votes for labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.embedders.token_embedder import Found
+from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.encoders.sopa_layers import RulePattern
+from sopa_plugin.rules.automaton import HardPattern
+from sopa_plugin.rules.rule import Rules
+from sopa_plugin.rules.tokens import ANY, END, START, TokenTest
+
+WORD = 4.0
+"""What the arc of a word scores where its test holds, and less than nothing where it does not,
+before the sigmoid: at 20 it would not learn."""
+
+LOOP = 12.0
+"""The same for self-loops and epsilons: at 4 each token of a gap would cost 2 %."""
+
+VOTE = 4.0
+"""What a rule that fires adds to the logit of its label."""
+
+FIRES = math.exp(-2)
+"""Share of a sure match's score above which a rule's pattern is said to fire."""
+
+_ORDER = 0.5  # of a vote, from the label that wins all ties to the one that loses them
+_NO_RULE = HardPattern((ANY,), (False,), (None, None))
+
+
+class RuleEmbedder(TokenEmbedder):
+    """Word vectors with one number more for each thing that rules ask of a token: 1 where it is so.
+
+    Arguments:
+        vectors: embeds words.
+        num_embeddings: number of words, special tokens included.
+        num_tests: what rules ask, the tokens before and after a text last.
+    """
+
+    features: Tensor  # [words, tests], 0 or 1
+
+    def __init__(self, vectors: TokenEmbedder, num_embeddings: int, num_tests: int) -> None:
+        super().__init__()
+        self.vectors = vectors
+        self.trainable = vectors.trainable
+        table = torch.zeros(num_embeddings, num_tests, dtype=torch.uint8)
+        self.register_buffer("features", table)
+
+    @property
+    def found(self) -> Found | None:  # type: ignore[override]
+        """What the file of word vectors brought."""
+        return self.vectors.found
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Vectors `[..., dim + tests]` of `input_ids [...]`."""
+        vectors = self.vectors(input_ids, attention_mask)
+        return torch.cat([vectors, self.features[input_ids].to(vectors)], dim=-1)
+
+    def get_output_dim(self) -> int:
+        """Dimension of the vectors, features included."""
+        return self.vectors.get_output_dim() + self.features.shape[1]
+
+    def set_features(self, tests: Sequence[TokenTest], tokenizer: PreTrainedTokenizerBase) -> None:
+        """Fills in what of `tests` holds for each word of a tokenizer; of special tokens, nothing
+        but what holds for all words that no test names."""
+        words = sorted(tokenizer.get_vocab().items(), key=lambda each: each[1])
+        for word, number in words:
+            spelt = word if number not in tokenizer.all_special_ids else ""
+            self.features[number] = torch.tensor([test.accepts(spelt) for test in tests])
+        if tokenizer.pad_token_id is not None:
+            self.features[tokenizer.pad_token_id] = 0
+
+
+def tests_of(rules: Rules) -> list[TokenTest]:
+    """What rules ask of tokens, each once; of the tokens before and after a text last."""
+    patterns = (pattern for rule in rules.rules for pattern in rule.patterns)
+    tests = dict.fromkeys(test for pattern in patterns for test in pattern.tests)
+    return [*(test for test in tests if not test.anchor), START, END]
+
+
+def patterns_of(rules: Rules) -> list[tuple[RulePattern, HardPattern]]:
+    """The patterns of all rules, the shortest first, each with its name in the model."""
+    found = []
+    for number, rule in enumerate(rules.rules):
+        for place, pattern in enumerate(rule.patterns, 1):
+            name = rule.name if len(rule.patterns) == 1 else f"{rule.name}.{place}"
+            words = sum(
+                arc is not None and not skips
+                for arc, skips in zip(pattern.main_path, pattern.epsilons, strict=True)
+            )
+            sure = (1 + math.exp(-WORD)) ** -words
+            found.append((RulePattern(name, len(pattern.loops), number, sure), pattern))
+    if rules.fallback is not None:
+        found.append((RulePattern("no rule", 2, -1, 1.0), _NO_RULE))
+    return sorted(found, key=lambda each: each[0].states)
+
+
+@torch.no_grad()
+def start_patterns(encoder: SopaEncoder, rules: Rules) -> None:
+    """Gives the patterns of rules arcs that fire where the rules do; free ones see no features."""
+    tests = {test: column for column, test in enumerate(reversed(tests_of(rules)), 1)}
+    layout, arcs = encoder.layout, encoder.arcs
+    arcs.weight[:, -len(tests) :] = 0
+    places = [place for place, rule in enumerate(encoder.rules) if rule]
+    for place, (_, pattern) in zip(places, patterns_of(rules), strict=True):
+        for blocks, asked, strength in (
+            (layout.main_path, pattern.main_path, WORD),
+            (layout.loops, pattern.loops, LOOP),
+        ):
+            for block, test in zip(blocks, asked, strict=False):
+                if block is None:  # START and END have no loops
+                    continue
+                arc = block.origin + place
+                arcs.weight[arc] = 0
+                arcs.bias[arc] = -LOOP if test is None else -strength
+                if test is not None:
+                    arcs.weight[arc, -tests[test]] = 2 * strength
+        for block, skips in zip(layout.epsilon_arcs, pattern.epsilons, strict=False):
+            arcs.epsilon[block.origin + place] = LOOP if skips else -LOOP
+
+
+@torch.no_grad()
+def start_votes(head: nn.Linear, encoder: SopaEncoder, rules: Rules, labels: Sequence[str]) -> None:
+    """Gives a linear layer the votes of rules; free patterns have none.
+
+    A rule that fires adds a vote to its label and takes one from those that it goes before; where
+    none fires, the `fallback` has one. Of labels with as many the first in the file wins.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    head.weight.zero_()
+    head.bias.fill_(-_ORDER * VOTE)
+    for place, label in enumerate(rules.labels):
+        head.bias[numbers[label]] = -_ORDER * VOTE * place / len(rules.labels)
+    for pattern, of in enumerate(encoder.rules):
+        if of is None:
+            continue
+        if of.rule < 0:
+            head.weight[numbers[rules.fallback or ""], pattern] = VOTE
+            continue
+        rule = rules.rules[of.rule]
+        head.weight[numbers[rule.label], pattern] += VOTE * rule.weight
+        for other in rule.over:
+            if other in numbers:
+                head.weight[numbers[other], pattern] -= VOTE
+
+
+@torch.no_grad()
+def settle_votes(head: nn.Linear, encoder: SopaEncoder, vectors: Tensor) -> None:
+    """Takes from the biases what rules give on the average where they do not fire.
+
+    Arguments:
+        head, encoder: after `start_votes` and `start_patterns`.
+        vectors: document vectors of some texts, `[texts, K]`.
+    """
+    own = torch.tensor([rule is not None and rule.rule >= 0 for rule in encoder.rules])
+    silent = own & (vectors < FIRES)
+    means = (vectors * silent).sum(dim=0) / silent.sum(dim=0).clamp(min=1)
+    head.bias.sub_(head.weight @ means)
+
+
+def started(head: nn.Linear, encoder: SopaEncoder) -> list[tuple[Tensor, Tensor]]:
+    """The weights of which rules began some numbers, each with a mask of these."""
+    layout, arcs = encoder.layout, encoder.arcs
+    rules = torch.tensor([rule is not None for rule in encoder.rules])
+    blocks = (*layout.main_path, *(block for block in layout.loops if block))
+    own, skips = (
+        torch.cat([rules[block.first_pattern :] for block in each])
+        for each in (blocks, layout.epsilon_arcs)
+    )
+    device = head.weight.device
+    return [
+        (arcs.weight, own[:, None].expand_as(arcs.weight).to(device)),
+        (arcs.bias, own.to(device)),
+        (arcs.epsilon, skips.to(device)),
+        (head.weight, rules.expand_as(head.weight).to(device)),
+        (head.bias, torch.ones_like(head.bias, dtype=torch.bool)),
+    ]

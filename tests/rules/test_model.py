@@ -1,0 +1,258 @@
+"""Rules as a model: it labels as they vote, learns, is saved and explained like any other."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret import Explainer
+from sopa_plugin.models import TextClassifier, load_model
+from sopa_plugin.registry import check
+from sopa_plugin.rules import Rules
+from sopa_plugin.rules.matching import RuleMatcher
+from sopa_plugin.rules.start import FIRES
+from sopa_plugin.training import Experiment, run_experiment
+
+ROOT = Path(__file__).parents[2]
+FILMS = ROOT / "fixtures" / "rules" / "films.jsonl"
+SHARED = ROOT.parent / "shared" / "data" / "rules"
+PUBLISHED: dict[str, tuple[str, dict[str, list[str]]]] = {
+    "atis": (
+        "flight",
+        {
+            "ground_fare": ["ground_service"],
+            "flight": [
+                *("city", "airport", "airline", "meal", "capacity", "cheapest", "distance"),
+                "flight+airline",
+            ],
+            "airfare": ["flight"],
+            "abbreviation": ["restriction"],
+            "ground_service": ["airport"],
+        },
+    ),
+    "trec": ("DESCRIPTION", {"ENTITY": ["DESCRIPTION"]}),
+}
+"""The fallback and the precedence of two published sets of rules."""
+
+
+def votes(rules: Rules, texts: list[list[str]]) -> list[str]:
+    """The label of most votes; of several the first in the file, the fallback where none fires."""
+    labels = list(rules.labels)
+    found = []
+    for fired in RuleMatcher(rules.rules).fires(texts).tolist():
+        counts = dict.fromkeys(labels, 0.0)
+        for rule, fires in zip(rules.rules, fired, strict=True):
+            if fires:
+                counts[rule.label] += rule.weight
+                for other in set(rule.over) & set(labels):
+                    counts[other] -= 1
+        best = max(labels, key=counts.__getitem__)
+        found.append(best if any(fired) else str(rules.fallback))
+    return found
+
+
+def predicted(model: Any, texts: list[str]) -> list[str]:
+    return [model.labels[best] for best in model.log_probabilities(texts).argmax(axis=1)]
+
+
+def written(path: Path, *rules: dict[str, Any]) -> Rules:
+    path.write_text("".join(json.dumps(rule) + "\n" for rule in rules))
+    return Rules.read(path)
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Rules:
+    not_good = [{"LOWER": "not"}, {"OP": "*"}, {"LOWER": "good"}]
+    where = [{"TEXT": "where"}, {"TEXT": "is", "OP": "?"}, {"TEXT": "x", "OP": "{1,3}"}]
+    return written(
+        tmp_path / "rules.jsonl",
+        {"label": "bad", "pattern": not_good, "over": "good"},
+        {"label": "good", "pattern": [{"LOWER": {"IN": ["good", "great"]}}]},
+        {"label": "place", "pattern": where},
+        {"label": "place", "pattern": "the city", "weight": 0.5},
+    ).deciding("bad", {})
+
+
+def test_rules_without_a_label_decide_as_they_vote(rules: Rules) -> None:
+    """Also across 1,000 tokens, on unknown words, and compiled."""
+    draw = random.Random(0)
+    words = ["not", "good", "great", "where", "is", "x", "the", "city", "unknown", "words"]
+    texts = [draw.choices(words, k=draw.randint(1, 12)) for _ in range(500)]
+    gap = draw.choices(["is", "the", "unknown"], k=1000)
+    texts += [["not", *gap, "good"], ["good", *gap, "not"], ["where", *gap, "x"], gap]
+    joined = [" ".join(text) for text in texts]
+    model = rules.to_model(joined[:300], tokenizer="whitespace")
+    expected = votes(rules, texts)
+    assert len(set(expected)) == 3
+    assert predicted(model, joined) == expected
+    np.testing.assert_allclose(
+        model.to_compiled().log_probabilities(joined), model.log_probabilities(joined), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_rules_decide_as_they_vote(name: str) -> None:
+    if not (SHARED / name / "dev.tsv").exists():
+        pytest.skip("no ../shared/data/rules")
+    rules = Rules.read(SHARED / name / "rules.txt").deciding(*PUBLISHED[name])
+    splits = {
+        split: [line.split("\t")[1] for line in (SHARED / name / f"{split}.tsv").open()][1:]
+        for split in ("train", "dev", "test")
+    }
+    model = rules.to_model([each.strip() for each in splits["train"]], tokenizer="whitespace")
+    for texts in splits.values():
+        expected = votes(rules, [text.split() for text in texts])
+        agree = np.mean([a == b for a, b in zip(predicted(model, texts), expected, strict=True)])
+        assert agree >= 0.995
+
+
+def test_a_pattern_fires_where_its_rule_does_and_shows_a_span_of_it(rules: Rules) -> None:
+    texts = ["not so very good", "where x x", "great the city", "nothing"]
+    model = rules.to_model(texts, tokenizer="whitespace")
+    explainer = Explainer.from_model(model)
+    names = explainer.subject.names
+    assert {"bad/1", "good/1", "place/1", "place/2", "no rule"} == set(names)
+    fires = RuleMatcher(rules.rules).fires([text.split() for text in texts])
+    document = model(**tokens(model, texts), output_hidden_states=True).hidden_states[0]
+    for number, rule in enumerate(rules.rules):
+        own = [place for place, name in enumerate(names) if name == rule.name]
+        assert torch.equal((document[:, own] > FIRES).any(dim=1), fires[:, number])
+    shown = explainer.document("not so very good")
+    match = next(each for each in shown.contributions if each.pattern == "bad/1").match
+    assert match is not None
+    assert match.phrase == "not so very good"
+
+
+def tokens(model: Any, texts: list[str]) -> Any:
+    return model.tokenizer(texts, padding=True, return_tensors="pt")
+
+
+def test_of_a_rule_s_patterns_only_the_best_counts(tmp_path: Path) -> None:
+    optional = {"OP": "?"}
+    pattern = [{"TEXT": "a"}, {"TEXT": "b", **optional}, {"TEXT": "c", **optional}, {"TEXT": "d"}]
+    rules = written(
+        tmp_path / "union.jsonl", {"label": "x", "pattern": pattern}, {"label": "y", "pattern": "z"}
+    )
+    model = rules.to_model(["a b c d", "z"])
+    document = model(**tokens(model, ["a b c d", "a d", "z"]), output_hidden_states=True)
+    vectors = document.hidden_states[0]
+    own = [place for place, rule in enumerate(model.encoder.rules) if rule.name.startswith("x")]
+    assert len(own) == 2
+    assert ((vectors[:, own] > 0).sum(dim=1) == 1).all()
+    torch.testing.assert_close(vectors[:2, own].sum(dim=1), torch.ones(2), atol=0.03, rtol=0)
+
+
+def test_saved_models_hold_their_rules(rules: Rules, tmp_path: Path) -> None:
+    texts = ["not good", "where x", "the city", "x y z"]
+    model = rules.to_model(texts)
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    model.save(folder)
+    for again in (load_model(folder), TextClassifier.from_pretrained(folder)):
+        assert Rules.from_json(again.config.rules) == Rules(rules.rules, (), rules.source, "bad")
+    expected = model.log_probabilities(texts)
+    np.testing.assert_allclose(load_model(folder).log_probabilities(texts), expected, atol=1e-6)
+    damaged = rules.to_json()
+    damaged["rules"][0]["patterns"][0]["loops"] = []
+    with pytest.raises(UserError, match="rules of a saved model cannot be read"):
+        Rules.from_json(damaged)
+
+
+ENCODER = {"type": "sopa", "patterns": {"2": 2}}
+CONFIG: dict[str, Any] = {
+    "dataset": {"type": "sst", "path": str(ROOT / "fixtures" / "sst"), "max_train_examples": 40},
+    "tokenizer": {"type": "whitespace", "lowercase": True},
+    "model": {
+        "embedder": {"type": "static", "vectors": str(ROOT / "fixtures" / "vectors.txt")},
+        "encoder": ENCODER,
+        "head": "linear",
+        "rules": str(FILMS),
+        "fallback": "negative",
+    },
+    "trainer": {"batch_size": 20, "num_epochs": 0, "validation_metric": "+epoch"},
+}
+
+
+def changed(model: dict[str, Any] | None = None, **trainer: Any) -> dict[str, Any]:
+    return {
+        **CONFIG,
+        "model": {**CONFIG["model"], **(model or {})},
+        "trainer": {**CONFIG["trainer"], **trainer},
+    }
+
+
+def test_no_epoch_leaves_the_rules_as_they_are(tmp_path: Path) -> None:
+    """Rules of this project's own are right on two thirds of the sample without a label."""
+    metrics = run_experiment(CONFIG, tmp_path / "run")
+    assert metrics["training_epochs"] == 0
+    assert metrics["test_accuracy"] >= 0.65
+    explainer = Explainer.from_run(tmp_path / "run")
+    assert {"positive/1", "negative/2", "2-1", "2-2", "no rule"} < set(explainer.subject.names)
+
+
+def test_an_anchor_holds_rules_to_their_start(tmp_path: Path) -> None:
+    moved = {}
+    for name, num_epochs, anchor in (("start", 0, 0.0), ("free", 4, 0.0), ("held", 4, 20.0)):
+        config = changed(
+            optimizer={"type": "adam", "lr": 0.02}, num_epochs=num_epochs, anchor=anchor
+        )
+        run_experiment(config, tmp_path / name)
+        model: Any = load_model(tmp_path / name)
+        ours = [place for place, rule in enumerate(model.encoder.rules) if rule]
+        moved[name] = model.head.output.weight[:, ours].detach()
+    distances = {name: float((each - moved["start"]).norm()) for name, each in moved.items()}
+    assert 0 < distances["held"] < distances["free"] / 3
+
+
+def test_the_last_epoch_is_taken_whatever_dev_says(tmp_path: Path) -> None:
+    metrics = run_experiment(changed(num_epochs=3, patience=1), tmp_path / "run")
+    assert metrics["best_epoch"] == 2
+
+
+def test_labels_of_rules_alone_become_classes(tmp_path: Path) -> None:
+    file = tmp_path / "more.jsonl"
+    file.write_text(FILMS.read_text() + '{"label": "none", "pattern": "zork"}\n')
+    run_experiment(changed({"rules": str(file)}), tmp_path / "run")
+    model: Any = load_model(tmp_path / "run")
+    assert model.labels == ["negative", "positive", "none"]
+    assert predicted(model, ["a zork for zork"]) == ["none"]
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ({"head": "mlp"}, "model.head.type"),
+        ({"encoder": {**ENCODER, "semiring": "max_sum"}}, "model.encoder.semiring"),
+        ({"encoder": {**ENCODER, "normalization": "layer"}}, "model.encoder.normalization"),
+        ({"encoder": {"type": "cnn"}}, "model.encoder.type"),
+        ({"rules": None}, "model.fallback"),
+        (
+            {"rules": None, "fallback": None, "encoder": {"type": "sopa", "patterns": {}}},
+            "model.encoder.patterns",
+        ),
+    ],
+)
+def test_what_does_not_go_with_rules_is_refused(model: dict[str, Any], path: str) -> None:
+    assert path in [problem.path for problem in check(Experiment, changed(model))]
+
+
+def test_an_anchor_needs_rules(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"trainer\.anchor: this model has no rules"):
+        run_experiment(changed({"rules": None, "fallback": None}, anchor=1.0), tmp_path / "run")
+
+
+def test_rules_that_ask_for_capitals_are_refused_where_case_is_folded(tmp_path: Path) -> None:
+    file = tmp_path / "rules.jsonl"
+    file.write_text(
+        '{"label": "positive", "pattern": "good"}\n'
+        '{"label": "negative", "pattern": [{"IS_UPPER": true}]}\n'
+    )
+    with pytest.raises(UserError, match=r"rules\.jsonl:2: .*asks for capitals"):
+        run_experiment(changed({"rules": str(file)}), tmp_path / "run")
