@@ -139,7 +139,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--vectors",
         metavar="FILE",
-        default=os.environ.get("SOPA_VECTORS") or None,
         help="word vectors such as GloVe's; by default those of SOPA_VECTORS, if it is set, or "
         "else vectors are learned from the texts",
     )
@@ -148,6 +147,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("-f", "--force", action="store_true", help="replace the file if it exists")
     args = parser.parse_args(argv)
+    if args.example and (args.text_column or args.label_column or args.vectors):
+        parser.error("columns and vectors go with --data, not with --example")
+    args.vectors = args.vectors or os.environ.get("SOPA_VECTORS")
     path = Path(args.config)
     if path.suffix != ".jsonnet":
         raise UserError(f"{path}: expected a name that ends in .jsonnet")

@@ -228,6 +228,11 @@ def test_a_file_is_not_replaced_unless_by_force(capsys: pytest.CaptureFixture[st
     assert command(train.main, "my.jsonnet", "--validate") == 0
 
 
+def test_an_example_takes_no_columns_or_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(init.main, "my.jsonnet", "--example", "sst", "--vectors", "own.txt") == 2
+    assert "go with --data" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", init.EXAMPLES)
 def test_examples(name: str) -> None:
     assert command(init.main, "my.jsonnet", "--example", name) == 0
