@@ -77,7 +77,7 @@ def check_imported(packages: Any, where: str) -> None:
     """
     import_plugins()
     for package in packages if isinstance(packages, list) else [packages]:
-        if package not in sys.modules:
+        if not isinstance(package, str) or package not in sys.modules:
             raise ConfigError(f"{where}: made with the package '{package}', {trust(package)}")
 
 

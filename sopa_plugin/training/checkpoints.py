@@ -24,7 +24,7 @@ from torch import nn
 
 from sopa_plugin.data.batches import Documents
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import written_aside
+from sopa_plugin.files import is_left_aside, written_aside
 from sopa_plugin.training.metrics import Metrics, MetricTracker
 from sopa_plugin.training.processes import by_first
 from sopa_plugin.training.run_folder import RunFolder
@@ -75,7 +75,8 @@ class Checkpoints:
                 "continue the run with --recover"
             ) from error
         for each in self.folder.iterdir():
-            if each.name not in (name, best):
+            ours = _NAME.fullmatch(each.name) or is_left_aside(each)  # elsewhere, if it is a link
+            if ours and each.name not in (name, best):
                 each.unlink()
 
     def last(self) -> str | None:
@@ -88,9 +89,9 @@ class Checkpoints:
 
     def load(self, name: str) -> dict[str, Any]:
         """What was saved under that name; raises `UserError` if it is not there unchanged."""
-        path = self.folder / name
-        if not _NAME.fullmatch(name):  # another file, perhaps elsewhere
+        if not _NAME.fullmatch(str(name)):  # another file, perhaps elsewhere
             raise UserError(f"{self.folder}: {name!a} is no name of a checkpoint")
+        path = self.folder / name
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -104,6 +105,7 @@ class Checkpoints:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             if not {"weights", "progress", "random", "identity"} <= state.keys():
                 raise ValueError("not a checkpoint of a run")
+            Progress(**state["progress"])
         except Exception as error:  # whatever a damaged file makes torch raise
             raise UserError(
                 f"{path}: damaged ({error}); delete it to recover from the checkpoint before it, "
@@ -227,12 +229,26 @@ class TrainingState:
         if state is None:
             logger.info("no checkpoint yet: beginning from the start")
             return
-        changed = [key for key, each in self._identity.items() if state["identity"][key] != each]
+        changed = [
+            key for key, each in self._identity.items() if state["identity"].get(key) != each
+        ]
         if changed:
             raise UserError(
                 f"{self.run.path}: cannot be recovered as it was: since then the "
                 f"{' and the '.join(changed)} changed; begin anew with --force"
             )
+        try:
+            self._take(state)
+        except UserError:
+            raise
+        except Exception as error:  # whatever other parts make of what is not theirs
+            raise UserError(
+                f"{self.run.checkpoints}: the last checkpoint does not fit this run "
+                f"({type(error).__name__}: {error}); begin anew with --force"
+            ) from error
+        logger.info("recovered: epoch %d, step %d", self.progress.epoch, self.progress.step)
+
+    def _take(self, state: Mapping[str, Any]) -> None:
         self._set_weights(state["weights"])
         self.progress = Progress(**state["progress"])
         self.tracker = MetricTracker(**state["tracker"] | {"patience": self.tracker.patience})
@@ -243,7 +259,6 @@ class TrainingState:
         if self.accelerator.is_main_process:  # the sum over the processes
             self.train_logits.copy_(state["train_logits"])
         _set_random_state(state["random"][self.accelerator.process_index])
-        logger.info("recovered: epoch %d, step %d", self.progress.epoch, self.progress.step)
 
     def load_best_weights(self) -> None:
         """Puts the weights of the best epoch into the model."""

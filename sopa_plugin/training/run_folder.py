@@ -74,6 +74,8 @@ class FolderLock:
                 f"{self.folder}: {_holder(self.folder)} is at work in this folder; wait for it, "
                 "stop it, or choose another folder with -s"
             ) from None
+        except OSError as error:
+            raise UserError(f"{self.folder}: cannot be locked ({error.strerror})") from error
 
     @property
     def is_in_place(self) -> bool:
@@ -219,7 +221,7 @@ class RunFolder:
 
         def save() -> None:
             self._save(model)
-            shutil.rmtree(self.cache, ignore_errors=True)
+            _remove(self.cache)
             write_file(self.path / CARD, card)
             write_file(self.path / METRICS, json.dumps(metrics, indent=2) + "\n")
 
@@ -328,8 +330,8 @@ class RunFolder:
         """Removes what a killed run left in its folder; of a finished one, that it had finished."""
         if self._lock is None:
             self._lock = FolderLock(self.path)
-        shutil.rmtree(self.cache, ignore_errors=True)
-        shutil.rmtree(self.path / ".saving", ignore_errors=True)
+        _remove(self.cache)
+        _remove(self.path / ".saving")
         remove_left_aside(self.path)
         (self.path / METRICS).unlink(missing_ok=True)
         if self.before != self.config:  # it goes on for longer
@@ -339,6 +341,8 @@ class RunFolder:
         self._log_to_file()
 
     def _log_to_file(self) -> None:
+        if (self.path / LOG).is_symlink():  # what it names is not ours to write in
+            (self.path / LOG).unlink()
         self._handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
         self._handler.setFormatter(
             logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -357,7 +361,7 @@ class RunFolder:
     def _save(self, model: Model) -> None:
         self.check()
         saving = self.path / ".saving"
-        shutil.rmtree(saving, ignore_errors=True)
+        _remove(saving)
         saving.mkdir()
         with _one_error(f"{self.path}: the model"):
             model.save(saving)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sopa_plugin
-from sopa_plugin.registry import ConfigError, import_plugins
+from sopa_plugin.registry import ConfigError, check_imported, import_plugins
 
 REPOSITORY = Path(sopa_plugin.__file__).parents[1]
 PREAMBLE = """
@@ -110,3 +110,9 @@ def test_a_module_that_fails_is_an_error_that_says_why(tmp_path, package) -> Non
         "try: import_plugins(['my_parts'])\nexcept ConfigError as error: print(error)",
     )
     assert "cannot import 'my_parts.wrong': ZeroDivisionError" in answer.stdout
+
+
+@pytest.mark.parametrize("named", [[{"a": 1}], [None], 5, {"a": 1}, "absent_parts"])
+def test_what_a_saved_file_names_is_an_error_if_it_is_no_package(named) -> None:
+    with pytest.raises(ConfigError, match=r"config\.json: made with the package"):
+        check_imported(named, "config.json")

@@ -236,6 +236,14 @@ def test_a_checkpoint_is_data_and_no_code(
     for changes, message in (
         ({"random": Planted()}, "damaged"),
         ({"progress": {**state["progress"], "best_checkpoint": "../../elsewhere.pt"}}, "no name"),
+        ({"progress": {**state["progress"], "best_checkpoint": 1}}, "no name"),
+        ({"progress": [1]}, "damaged"),
+        ({"identity": {}}, "changed"),
+        ({"weights": {}}, "of another model"),
+        ({"tracker": None}, "does not fit this run"),
+        ({"optimizer": {"state": {}}}, "does not fit this run"),
+        ({"train_logits": torch.zeros(3)}, "does not fit this run"),
+        ({"random": [{}]}, "does not fit this run"),
     ):
         Checkpoints(run / "checkpoints").save(checkpoint.name, {**state, **changes}, None)
         with pytest.raises(UserError, match=message):
@@ -252,6 +260,31 @@ def test_checkpoints_of_version_0_1_are_gone_on_from(config: Config, tmp_path: P
     run_experiment(config(), run, recover=True)
     run_experiment(config(), tmp_path / "whole")
     assert_same_run(run, tmp_path / "whole")
+
+
+def test_nothing_is_written_or_deleted_behind_a_link(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stopped(config(), run)
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(run / "checkpoints", elsewhere)
+    (elsewhere / "thesis.tex").write_text("...")
+    for name, target in {
+        "checkpoints": elsewhere,
+        ".saving": elsewhere,
+        ".cache": elsewhere,
+        "train.log": elsewhere / "thesis.tex",
+        ".experiment.json.new-1": elsewhere / "thesis.tex",
+    }.items():
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(target)
+    run_experiment(config(), run, recover=True)
+    assert (elsewhere / "thesis.tex").read_text() == "..."
+    assert "epoch_4_step_0.pt" in {each.name for each in elsewhere.iterdir()}
+    (run / "metrics.json").unlink()
+    (run / ".lock").symlink_to(elsewhere / "thesis.tex")
+    with pytest.raises(UserError, match="cannot be locked"):
+        run_experiment(config(), run, recover=True)
+    assert (elsewhere / "thesis.tex").read_text() == "..."
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
