@@ -235,8 +235,6 @@ def test_an_example_takes_no_columns_or_vectors(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("name", init.EXAMPLES)
 def test_examples(name: str) -> None:
-    assert command(init.main, "my.jsonnet", "--example", name) == 0
-    assert command(train.main, "my.jsonnet", "--validate") == 0
     assert command(init.main, "space.jsonnet", "--example", name, "--tune") == 0
     assert command(search.main, "space.jsonnet", "--validate") == 0
 
