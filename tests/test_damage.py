@@ -67,6 +67,8 @@ def _with_another_value(content: bytes, draw: random.Random) -> bytes:
         place = whole = json.loads(content)
     except ValueError:
         return content[::-1]
+    if not whole:
+        return b"[0]"
     while True:
         key = draw.choice(list(place) if isinstance(place, dict) else range(len(place)))
         if not isinstance(place[key], dict | list) or not place[key] or draw.random() < 0.2:
