@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sopa_plugin import __version__
-from sopa_plugin.compiled.words import Pieces, Words
+from sopa_plugin.compiled.words import Pieces, WithUnknown, Words
 from sopa_plugin.data.readers.sources import check_encodable
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import RulePattern, add_boundary_tokens
@@ -32,6 +32,7 @@ from sopa_plugin.files import (
 )
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.registry import check_imported, imported_only, imported_plugins
+from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa import Arcs, document_scores
 
 FILE = "compiled.safetensors"
@@ -89,7 +90,9 @@ class CompiledClassifier(nn.Module):
     epsilon: Tensor
     class_log_prior: Tensor
 
-    def __init__(self, settings: Settings, words: Words | Pieces, num_rows: int) -> None:
+    def __init__(
+        self, settings: Settings, words: Words | Pieces | WithUnknown, num_rows: int
+    ) -> None:
         super().__init__()
         self.settings = settings
         self.labels = list(settings.labels)
@@ -117,7 +120,7 @@ class CompiledClassifier(nn.Module):
     def from_parts(
         cls,
         settings: Settings,
-        words: Words | Pieces,
+        words: Words | Pieces | WithUnknown,
         vectors: Iterable[Tensor],
         encoder: SopaEncoder,
         head: ClassifierHead,
@@ -193,13 +196,16 @@ class CompiledClassifier(nn.Module):
 
 def save_compiled(compiled: CompiledClassifier, folder: str | Path) -> None:
     """Writes `compiled.safetensors` into a folder: its model's, or one that is to do without it."""
-    words = compiled.words
+    words, options = compiled.words, dict[str, Any]()
+    if isinstance(words, WithUnknown):
+        options["unknown_words"] = words.unknown_words.to_json()
+        words = words.words
     if isinstance(words, Pieces):
         key, text = _TOKENIZER, words.tokenizer
-        options: dict[str, Any] = {"split_special_tokens": words.split_special_tokens}
+        options["split_special_tokens"] = words.split_special_tokens
     else:
         key, text = _WORDS, "\n".join(words.words)
-        options = {"unknown": words.unknown, "lowercase": words.lowercase}
+        options |= {"unknown": words.unknown, "lowercase": words.lowercase}
         if words.max_tokens is not None:
             options["max_tokens"] = words.max_tokens
     record = {
@@ -265,11 +271,15 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
     return compiled.requires_grad_(False)
 
 
-def _words(tensors: dict[str, Tensor], options: dict[str, Any]) -> Words | Pieces:
+def _words(tensors: dict[str, Tensor], options: dict[str, Any]) -> Words | Pieces | WithUnknown:
     """What splits text, taken out of the file's tensors."""
+    unknown = options.pop("unknown_words", None)
+    words: Words | Pieces
     if _TOKENIZER in tensors:
-        return Pieces(tensors.pop(_TOKENIZER).numpy().tobytes().decode(), **options)
-    return Words(tensors.pop(_WORDS).numpy().tobytes().decode().split("\n"), **options)
+        words = Pieces(tensors.pop(_TOKENIZER).numpy().tobytes().decode(), **options)
+    else:
+        words = Words(tensors.pop(_WORDS).numpy().tobytes().decode().split("\n"), **options)
+    return words if unknown is None else WithUnknown(words, UnknownWords.from_json(unknown))
 
 
 def _belongs(record: dict[str, Any], folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
-from sopa_plugin.data.tokenizers import BLANKS, max_tokens_of, splitting
+from sopa_plugin.data.tokenizers import BLANKS, UNKNOWN, max_tokens_of, splitting
+from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa.kernels.threads import Compiled
 
 Bytes = NDArray[np.uint8]
@@ -68,6 +70,13 @@ class Pieces:
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = split_special_tokens
         self.num_ids = max(self._tokenizer.get_vocab().values(), default=-1) + 1
+        self.unknown = int(self._tokenizer.token_to_id(UNKNOWN) or 0)
+
+    def split(self, text: str) -> list[str]:
+        """The tokens of a text as the vocabulary would have them."""
+        normalizer = self._tokenizer.normalizer
+        words = (text[start:stop] for start, stop in self._tokenizer.encode(text).offsets)
+        return [word if normalizer is None else normalizer.normalize_str(word) for word in words]
 
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Ids of all tokens `[M]` of the documents, and where each starts in them `[B + 1]`."""
@@ -115,9 +124,41 @@ class Words:
         count = _encode(letters, bounds, *vocabulary, self.unknown, most, ids, offsets)
         return torch.from_numpy(ids[:count]), torch.from_numpy(offsets)
 
+    def split(self, text: str) -> list[str]:
+        """The words of a text as the vocabulary would have them."""
+        (lowered,) = self._lowered([text]) if self.lowercase else [text]
+        words = [word for word in re.split(BLANKS, lowered) if word]
+        return words[: self.max_tokens]
+
     def _lowered(self, texts: Sequence[str]) -> list[str]:
         # Beyond ASCII, Python and the tokenizer differ: final sigma, newer Unicode letters.
         return [text.lower() if text.isascii() else self._lower(text) for text in texts]
+
+
+class WithUnknown:
+    """Numbers words that are not in the vocabulary by what rules say of them.
+
+    Arguments:
+        words: splits text, and numbers the words that it knows.
+        unknown_words: numbers the others.
+    """
+
+    def __init__(self, words: Words | Pieces, unknown_words: UnknownWords) -> None:
+        self.words, self.unknown_words = words, unknown_words
+        self.num_ids = words.num_ids
+
+    def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Ids of all words `[M]` of the documents, and where each starts in them `[B + 1]`."""
+        ids, offsets = self.words.encode(texts)
+        places = torch.eq(ids, self.words.unknown).nonzero().flatten()
+        documents = torch.searchsorted(offsets, places, right=True) - 1
+        split: dict[int, list[str]] = {}
+        for place, document in zip(places.tolist(), documents.tolist(), strict=True):
+            if document not in split:
+                split = {document: self.words.split(texts[document])}
+            word = split[document][place - int(offsets[document])]
+            ids[place] = self.unknown_words.row(word)
+        return ids, offsets
 
 
 def _join(texts: Sequence[str]) -> tuple[Bytes, Integers]:

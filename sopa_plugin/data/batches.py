@@ -125,7 +125,9 @@ def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[lis
     backend.no_padding()
     backend.encode_special_tokens = tokenizer.split_special_tokens
     with splitting():
-        return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
+        ids = [encoding.ids for encoding in backend.encode_batch_fast(texts)]
+    with_unknown = getattr(tokenizer, "with_unknown", None)  # of a model with rules
+    return ids if with_unknown is None else [*map(with_unknown, texts, ids)]
 
 
 def _offsets(lengths: Integers) -> Integers:

@@ -13,9 +13,10 @@ from sopa_plugin.embedders import TokenEmbedder, configured
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models.model import Model, record
+from sopa_plugin.models.rule_tokenizer import with_unknown_words
 from sopa_plugin.registry import Lazy, LocalFile, fill_defaults
 from sopa_plugin.rules import Rules
-from sopa_plugin.rules.start import start_patterns, start_votes, tests_of
+from sopa_plugin.rules.start import start_patterns, start_votes
 
 _WITH_RULES: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "embedder": {"type": ["static"]},
@@ -129,6 +130,8 @@ class NeuralModel(Model):
         if given is not None and _folds_case(tokenizer):
             given = given.without_case()
             given.require_sound()
+        if given is not None:
+            tokenizer = with_unknown_words(tokenizer, given, tokenizer.get_vocab())
         config = TextClassifierConfig(
             rules=None if given is None else given.to_json(),
             embedder=configured.resolve(params, tokenizer),
@@ -145,7 +148,7 @@ class NeuralModel(Model):
         words = model.embedder if given is None else model.embedder.vectors
         configured.load_pretrained(words, params, tokenizer)
         if given is not None:
-            model.embedder.set_features(tests_of(given), tokenizer)
+            model.embedder.set_features(tokenizer.by_answers, tokenizer)
             start_patterns(model.encoder, given)
             start_votes(model.head.output, model.encoder, given, labels)
         return model  # type: ignore[no-any-return]

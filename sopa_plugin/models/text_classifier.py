@@ -24,7 +24,7 @@ from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.compiled import CompiledClassifier, save_compiled
 from sopa_plugin.compiled.classifier import Settings
-from sopa_plugin.compiled.words import words_of
+from sopa_plugin.compiled.words import WithUnknown, words_of
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
 from sopa_plugin.embedders import configured
 from sopa_plugin.encoders import (
@@ -45,6 +45,7 @@ from sopa_plugin.models.model import (
     read_config,
 )
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
+from sopa_plugin.models.rule_tokenizer import RuleTokenizer
 from sopa_plugin.registry import check_imported, imported_only
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import RuleEmbedder, patterns_of, settle_votes, started, tests_of
@@ -304,7 +305,11 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         if reason is not None:
             raise UserError(f"this model cannot be compiled: {reason}")
         backend: Any = self.tokenizer
-        words = words_of(backend.backend_tokenizer.to_str(), bool(backend.split_special_tokens))
+        words: Any = words_of(
+            backend.backend_tokenizer.to_str(), bool(backend.split_special_tokens)
+        )
+        if isinstance(backend, RuleTokenizer):
+            words = WithUnknown(words, backend.by_answers)
         encoder: Any = self.encoder
         rules = [rule for rule in encoder.rules if rule]
         settings = Settings(self.config.encoder, self.config.head, self.labels, rules)

@@ -16,6 +16,7 @@ from sopa_plugin.encoders.sopa_layers import RulePattern
 from sopa_plugin.rules.automaton import HardPattern
 from sopa_plugin.rules.rule import Rules
 from sopa_plugin.rules.tokens import ANY, END, START, TokenTest
+from sopa_plugin.rules.unknown import UnknownWords, answers_of
 
 WORD = 4.0
 """What the arc of a word scores where its test holds, and less than nothing where it does not,
@@ -66,21 +67,19 @@ class RuleEmbedder(TokenEmbedder):
         """Dimension of the vectors, features included."""
         return self.vectors.get_output_dim() + self.features.shape[1]
 
-    def set_features(self, tests: Sequence[TokenTest], tokenizer: PreTrainedTokenizerBase) -> None:
-        """Fills in what of `tests` holds for each word of a tokenizer; of special tokens, nothing
-        but what holds for all words that no test names."""
-        words = sorted(tokenizer.get_vocab().items(), key=lambda each: each[1])
-        for word, number in words:
-            spelt = word if number not in tokenizer.all_special_ids else ""
-            self.features[number] = torch.tensor([test.accepts(spelt) for test in tests])
+    def set_features(self, unknown: UnknownWords, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Fills in what holds for each word of a tokenizer, and for those that it does not know."""
+        answers = {row: each for each, row in unknown.rows.items()}
+        for word, row in tokenizer.get_vocab().items():
+            found = answers.get(row) or answers_of(unknown.tests, word)
+            self.features[row] = torch.tensor([*map(int, found)])
         if tokenizer.pad_token_id is not None:
             self.features[tokenizer.pad_token_id] = 0
 
 
 def tests_of(rules: Rules) -> list[TokenTest]:
     """What rules ask of tokens, each once; of the tokens before and after a text last."""
-    patterns = (pattern for rule in rules.rules for pattern in rule.patterns)
-    tests = dict.fromkeys(test for pattern in patterns for test in pattern.tests)
+    tests = dict.fromkeys(test for _, pattern in patterns_of(rules) for test in pattern.tests)
     return [*(test for test in tests if not test.anchor), START, END]
 
 

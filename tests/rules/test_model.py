@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from sopa_plugin.compiled import load_compiled
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.models import TextClassifier, load_model
@@ -18,6 +19,8 @@ from sopa_plugin.registry import check
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.matching import RuleMatcher
 from sopa_plugin.rules.start import FIRES
+from sopa_plugin.rules.tokens import read_token
+from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.training import Experiment, run_experiment
 
 ROOT = Path(__file__).parents[2]
@@ -256,3 +259,58 @@ def test_rules_that_ask_for_capitals_are_refused_where_case_is_folded(tmp_path: 
     )
     with pytest.raises(UserError, match=r"rules\.jsonl:2: .*asks for capitals"):
         run_experiment(changed({"rules": str(file)}), tmp_path / "run")
+
+
+PREDICATES: list[dict[str, Any]] = [
+    {"label": "number", "pattern": [{"LIKE_NUM": True}, {"TEXT": {"NOT_IN": ["items"]}}]},
+    {"label": "number", "pattern": [{"TEXT": {"REGEX": "^[a-z]+-?[0-9]$"}}]},
+    {"label": "shout", "pattern": [{"IS_UPPER": True, "LENGTH": {">=": 3}}]},
+    {"label": "shout", "pattern": [{"LOWER": "help"}, {"IS_PUNCT": True, "OP": "+"}]},
+    {"label": "name", "pattern": [{"IS_TITLE": True, "LOWER": {"IN": ["anna", "bo"]}}]},
+    {"label": "name", "pattern": [{"SHAPE": "Xxxx"}, {"TEXT": "Items", "OP": "!"}]},
+]
+UNKNOWN = (
+    "77 3.5 seven zork Zork ZORK HELP Help help ! ... Anna anna BO Bo x9 x-9 items Items Wxyz ab"
+)
+
+
+@pytest.mark.parametrize("tokenizer", ["whitespace", "words"])
+def test_unknown_words_are_told_apart_in_every_way_to_a_model(
+    tokenizer: str, tmp_path: Path
+) -> None:
+    """By what rules ask of them: the model, loaded, compiled, in a pipeline, in padded batches."""
+    from transformers import AutoTokenizer, pipeline
+
+    rules = written(tmp_path / "rules.jsonl", *PREDICATES).deciding("name", {})
+    draw = random.Random(1)
+    texts = [draw.choices(UNKNOWN.split(), k=draw.randint(1, 8)) for _ in range(200)]
+    joined = [" ".join(text) for text in texts]
+    model = rules.to_model(["help", "items"], tokenizer=tokenizer)
+    assert predicted(model, joined) == votes(rules, texts)
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    model.save(folder)
+    expected = model.log_probabilities(joined)
+    compiled = load_compiled(folder)
+    assert compiled is not None
+    for other in (load_model(folder), compiled):
+        np.testing.assert_allclose(other.log_probabilities(joined), expected, atol=1e-6)
+    read = AutoTokenizer.from_pretrained(folder)
+    batch = read(joined, padding=True, return_tensors="pt")
+    given = read([text.split() for text in joined], padding=True, is_split_into_words=True)
+    assert tokenizer == "words" or given["input_ids"] == batch["input_ids"].tolist()
+    with torch.no_grad():
+        logits = TextClassifier.from_pretrained(folder)(**batch).logits
+    np.testing.assert_allclose(logits.log_softmax(1).numpy(), expected, atol=1e-5)
+    classify = pipeline("text-classification", model=str(folder))
+    assert [classify(text)[0]["label"] for text in joined[:20]] == predicted(model, joined[:20])
+
+
+def test_words_of_more_predicates_than_are_combined_take_the_nearest_answers() -> None:
+    tests = [read_token({"LENGTH": {">=": n}}) for n in range(2, 14)]
+    unknown = UnknownWords.of(tests, ["a", "abc", "a" * 12], unknown=1, first=5)
+    assert unknown.row("xyz") == unknown.row("xyzw") != unknown.row("z" * 14)
+    assert UnknownWords.from_json(unknown.to_json()).rows == unknown.rows
+    for damaged in ({}, {"tests": [], "rows": {"01": 1}}, {"tests": 3, "rows": []}):
+        with pytest.raises(UserError, match="saved tokenizer's rules cannot be read"):
+            UnknownWords.from_json(damaged)
