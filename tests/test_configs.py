@@ -124,7 +124,8 @@ def test_defaults_are_sought_and_tried_on_five_data_sets(path):
 def test_experiments_are_sound(path, budget, monkeypatch):
     monkeypatch.setenv("SOPA_BUDGET", budget)
     description = build_from_file(Description, str(path))
-    assert description.tuning.num_trials == {"small": 8, "paper": 30}[budget]
+    searched = {"small": 8, "paper": 30}[budget]
+    assert description.tuning.num_trials == (0 if path.stem == "rules" else searched)
     assert len(description.seeds) == 3
     epochs = description.tuning.limit("num_epochs", "sst", None)
     small = 30 if Path(path).stem == "minilm" else 60

@@ -84,7 +84,7 @@ class DocumentScores:
         algebra = subject.encoder.options.algebra
         self.matched: NDArray[np.bool_] = (scores != algebra.zero).cpu().numpy()
         self.best, self.mean, self.thresholds = (
-            each.cpu().numpy() for each in firing_thresholds(scores, algebra)
+            each.cpu().numpy() for each in firing_thresholds(scores, algebra, subject.encoder.rules)
         )
         self.fires = fires_in(subject, scores, self.thresholds)
 

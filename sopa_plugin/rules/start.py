@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from sopa_plugin.embedders import TokenEmbedder
 from sopa_plugin.embedders.token_embedder import Found
 from sopa_plugin.encoders import SopaEncoder
-from sopa_plugin.encoders.sopa_layers import RulePattern
+from sopa_plugin.encoders.sopa_layers import FIRES, RulePattern
 from sopa_plugin.rules.automaton import HardPattern
 from sopa_plugin.rules.rule import Rules
 from sopa_plugin.rules.tokens import ANY, END, START, TokenTest
@@ -27,9 +27,6 @@ LOOP = 12.0
 
 VOTE = 4.0
 """What a rule that fires adds to the logit of its label."""
-
-FIRES = math.exp(-2)
-"""Share of a sure match's score above which a rule's pattern is said to fire."""
 
 _ORDER = 0.5  # of a vote, from the label that wins all ties to the one that loses them
 _NO_RULE = HardPattern((ANY,), (False,), (None, None))

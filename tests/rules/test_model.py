@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from sopa_plugin.compiled import load_compiled
+from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.models import TextClassifier, load_model
 from sopa_plugin.registry import check
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.matching import RuleMatcher
-from sopa_plugin.rules.start import FIRES
 from sopa_plugin.rules.tokens import read_token
 from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.training import Experiment, run_experiment
@@ -127,6 +127,7 @@ def test_a_pattern_fires_where_its_rule_does_and_shows_a_span_of_it(rules: Rules
     for number, rule in enumerate(rules.rules):
         own = [place for place, name in enumerate(names) if name == rule.name]
         assert torch.equal((document[:, own] > FIRES).any(dim=1), fires[:, number])
+    assert explainer.thresholds(texts)["bad/1"] < 0.2  # whatever the texts are
     shown = explainer.document("not so very good")
     match = next(each for each in shown.contributions if each.pattern == "bad/1").match
     assert match is not None
