@@ -18,9 +18,8 @@ from torch import Tensor
 
 from sopa_plugin.wfsa.kernels import max_plus, sums
 from sopa_plugin.wfsa.kernels.elementwise import add_products, count_nonzero, log_sigmoid
-from sopa_plugin.wfsa.kernels.plan import origins_of, plan_of
+from sopa_plugin.wfsa.kernels.plan import WIDTH, origins_of, plan_of
 from sopa_plugin.wfsa.kernels.threads import ThreadPool, num_threads
-from sopa_plugin.wfsa.kernels.vectors import WIDTH
 from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 
 LEAST_STATES = 300_000
@@ -75,13 +74,7 @@ def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
 
 
 def backward(
-    layout: Layout,
-    semiring: str,
-    grad: Tensor,
-    arcs: Arcs,
-    ends: Tensor,
-    final: Tensor,
-    steps: Tensor,
+    layout: Layout, semiring: str, grad: Tensor, arcs: Arcs, *paths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `scores [N, R]` and `epsilon [Q]`; see `dispatch.Kernel`.
 
@@ -89,19 +82,19 @@ def backward(
     """
     grad_scores = _zeros(len(arcs.scores), layout.num_scores)
     grad_epsilon = _zeros(layout.num_epsilons)
-    origins, results = origins_of(layout), (grad_scores.numpy(), grad_epsilon.numpy())
+    results = grad_scores.numpy(), grad_epsilon.numpy()
+    given: Any = (origins_of(layout), _arrays(arcs), _array(grad))
     if semiring in _SUMS:
         _, compute = _SUMS[semiring]
-        given: Any = (_arrays(arcs), _array(grad))
         count = -(-layout.num_patterns // WIDTH)
         threads = num_threads(len(arcs.index) * layout.num_states, LEAST_SUMMED)
     else:
         compute, count = max_plus.walk_back, layout.num_patterns
-        given = [_array(each) for each in (grad, arcs.index, arcs.offsets, ends, final, steps)]
+        given += (tuple(map(_array, paths)),)
         threads = num_threads(grad.numel(), LEAST_PATHS)
 
     def task(first: int, last: int) -> None:
-        compute(origins, *given, first, last, *results)
+        compute(*given, first, last, *results)
 
     _pool.run(task, _even_shares(count, min(threads, count)))
     return grad_scores, grad_epsilon

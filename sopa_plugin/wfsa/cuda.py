@@ -9,16 +9,15 @@ On an H200 it gave the CPU kernel's scores bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
 from sopa_plugin.wfsa.kernels import triton as triton_kernels
-from sopa_plugin.wfsa.layout import Arcs, BestMatches, Block, EndScores, Layout
+from sopa_plugin.wfsa.kernels.plan import origins_of
+from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 
 BLOCK = 32
 """Patterns in a program: one warp, a pattern a thread."""
@@ -27,34 +26,10 @@ CELLS = 1024
 """Gradients that a program turns into floats."""
 
 
-class Tables(NamedTuple):
-    """Where columns are: that of pattern p is `start + p`, for patterns from `first` on."""
-
-    lengths: Tensor  # [K]
-    main_starts: Tensor  # [states - 1], in R and in Q
-    main_firsts: Tensor
-    loop_starts: Tensor  # [states], in R
-    loop_firsts: Tensor
-    state_starts: Tensor  # [states], in S
-
-
 @lru_cache(maxsize=256)
-def _tables(layout: Layout, device: torch.device) -> Tables:
-    def origins(blocks: Sequence[Block | None]) -> list[int]:
-        return [block.origin if block else 0 for block in blocks]
-
-    def firsts(blocks: Sequence[Block | None]) -> list[int]:
-        return [block.first_pattern if block else layout.num_patterns for block in blocks]
-
-    lists = (
-        layout.lengths,
-        origins(layout.main_path),
-        firsts(layout.main_path),
-        origins(layout.loops),
-        firsts(layout.loops),
-        origins(layout.states),
-    )
-    return Tables(*(torch.tensor(numbers, device=device) for numbers in lists))
+def _tables(layout: Layout, device: torch.device) -> list[Tensor]:
+    """The first six tables of `Origins`."""
+    return [torch.from_numpy(each).to(device) for each in origins_of(layout)[:6]]
 
 
 def forward(layout: Layout, semiring: str, arcs: Arcs, keep_paths: bool) -> BestMatches:
@@ -72,20 +47,15 @@ def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
 
 
 def backward(
-    layout: Layout,
-    semiring: str,
-    grad: Tensor,
-    arcs: Arcs,
-    ends: Tensor,
-    final: Tensor,
-    steps: Tensor,
+    layout: Layout, semiring: str, grad: Tensor, arcs: Arcs, *paths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `scores [N, R]` and `epsilon [Q]` along the best paths; see `dispatch.Kernel`.
 
     Takes what `forward` gave for the same `arcs`.
     """
     index, offsets, num_rows = arcs.index, arcs.offsets, len(arcs.scores)
-    grad, tables = grad.float().contiguous(), _tables(layout, grad.device)
+    grad = grad.float().contiguous()
+    lengths, main_starts, _, loop_starts, _, state_starts = _tables(layout, grad.device)
     batch, num_patterns = grad.shape
     num_cells = num_rows * layout.num_scores
     count = num_cells + layout.num_epsilons
@@ -104,13 +74,11 @@ def backward(
                 largest,
                 index,
                 offsets,
-                tables.lengths,
-                tables.main_starts,
-                tables.loop_starts,
-                tables.state_starts,
-                ends,
-                final,
-                steps,
+                lengths,
+                main_starts,
+                loop_starts,
+                state_starts,
+                *paths,
                 sums,
                 num_patterns,
                 layout.num_scores,

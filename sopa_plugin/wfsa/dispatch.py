@@ -45,19 +45,12 @@ class Kernel(Protocol):
         ...
 
     def backward(
-        self,
-        layout: Layout,
-        semiring: str,
-        grad: Tensor,
-        arcs: Arcs,
-        ends: Tensor,
-        final: Tensor,
-        steps: Tensor,
+        self, layout: Layout, semiring: str, grad: Tensor, arcs: Arcs, *paths: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Gradients of `scores [N, R]` and `epsilon [Q]`, along the best paths or all.
 
-        `grad [B, K]` is that of the document scores; `ends`, `final` and `steps` are what `forward`
-        gave.
+        `grad [B, K]` is that of the document scores; `paths` are the `ends`, `final` and `steps`
+        that `forward` gave.
         """
         ...
 

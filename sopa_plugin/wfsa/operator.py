@@ -106,18 +106,9 @@ def _compute(
     return kernel.forward(layout, semiring, arcs, keep_paths)
 
 
-def _fake(
-    scores: Tensor,
-    index: Tensor,
-    offsets: Tensor,
-    epsilon: Tensor,
-    semiring: str,
-    lengths: Sequence[int],
-    options: Sequence[bool],
-    keep_paths: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    layout, arcs = _layout(tuple(lengths), *options), Arcs(scores, index, offsets, epsilon)
-    return BestMatches.unfilled(layout, arcs, keep_paths)
+def _fake(*inputs: Any) -> BestMatches:
+    *arcs, _, lengths, options, keep_paths = inputs
+    return BestMatches.unfilled(_layout(tuple(lengths), *options), Arcs(*arcs), keep_paths)
 
 
 def _compute_backward(
@@ -149,7 +140,7 @@ def _compute_backward(
 
 
 def _fake_backward(
-    grad: Tensor, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor, *_: Any
+    _: Tensor, scores: Tensor, index: Tensor, offsets: Tensor, epsilon: Tensor, *__: Any
 ) -> tuple[Tensor, Tensor]:
     return torch.empty_like(scores), torch.empty_like(epsilon)
 

@@ -74,7 +74,7 @@ class Ends(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Arcs that n paths take, in no order."""
+    """Arcs that n paths take; of the same path, the later before the earlier."""
 
     paths: Integers  # [some]; which paths
     states: Integers  # [some]; where the arcs start
@@ -82,22 +82,18 @@ class Taken(NamedTuple):
     looped: NDArray[np.bool_]  # [some]; whether they are self-loops
 
 
-class _Arcs(NamedTuple):
-    """The next arcs, going back, of the paths that go on."""
-
-    paths: Integers  # [some]; which paths
-    states: Integers  # [some]; where the arcs start
-    tokens: Integers  # [some]; what they consume
-    looped: NDArray[np.bool_]  # [some]; whether they are self-loops, else main-path arcs
-    by_epsilon: NDArray[np.bool_]  # [some]; whether an epsilon leads to where they start
-
-
-def _walk_back(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Iterator[_Arcs]:
-    """Follows all paths back, token by token; a final epsilon is not among the arcs given."""
+def _walk_back(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Iterator[Taken]:
+    """Follows all paths back at the same time: from each what it took last, then what before it."""
     patterns, firsts, tokens, final, _ = ends
     origins = np.array([block.origin for block in layout.states])
     states = np.array(layout.lengths)[patterns] - 1 - final
     paths, tokens = np.arange(len(patterns)), tokens - 1
+
+    def epsilons(taken: NDArray[np.bool_]) -> Taken:
+        none = np.full(taken.sum(), -1)
+        return Taken(paths[taken], states[taken], none, none >= 0)
+
+    yield epsilons(final)
     # A path that has consumed nothing when it reaches START has begun there, unless an epsilon
     # leads from START to END at its end: then it must have looped at START, if it may not be empty.
     must_loop = final & (states == 0) & (not layout.empty_matches)
@@ -108,9 +104,10 @@ def _walk_back(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Iterator
             each[goes_on] for each in (paths, patterns, firsts, tokens, states, looped)
         )
         states = states - ~looped
+        yield Taken(paths, states, tokens, looped)
         by_epsilon = steps[tokens, origins[states] + patterns] & EPSILON > 0
-        yield _Arcs(paths, states, tokens, looped, by_epsilon)
         states, tokens, must_loop = states - by_epsilon, tokens - 1, np.zeros_like(by_epsilon)
+        yield epsilons(by_epsilon)
 
 
 def first_tokens(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Integers:
@@ -122,53 +119,44 @@ def first_tokens(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Intege
         ends: the paths' ends.
     """
     found = ends.ends.copy()
-    for walked in _walk_back(layout, steps, ends):
-        found[walked.paths] = walked.tokens
+    for taken in _walk_back(layout, steps, ends):
+        consumed = taken.tokens >= 0
+        found[taken.paths[consumed]] = taken.tokens[consumed]
     return found
 
 
 def arcs_taken(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Taken:
     """All arcs that the paths take; arguments as for `first_tokens`."""
-    final = np.flatnonzero(ends.final)
-    none = np.full_like(final, -1)
-    found = [(final, np.array(layout.lengths)[ends.patterns[final]] - 2, none, none >= 0)]
-    for paths, states, tokens, looped, by_epsilon in _walk_back(layout, steps, ends):
-        skipped, none = paths[by_epsilon], np.full(by_epsilon.sum(), -1)
-        found.append((paths, states, tokens, looped))
-        found.append((skipped, states[by_epsilon] - 1, none, none >= 0))
+    found = _walk_back(layout, steps, ends)
     return Taken(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
 def trace(layout: Layout, arcs: Arcs, steps: NDArray[np.uint8], ends: Ends) -> list[Path]:
     """The paths that end there; `arcs` as for `document_scores`, the rest as for `first_tokens`."""
-    taken: list[list[Arc]] = [[] for _ in ends.patterns]
+    taken = arcs_taken(layout, steps, ends)
     main, loops = (
         np.array([block.origin if block else 0 for block in (*blocks, None)])
         for blocks in (layout.main_path, layout.loops)
     )
-
-    def take_epsilons(paths: Integers, states: Integers) -> None:
-        columns = torch.from_numpy(main[states] + ends.patterns[paths])
-        values = arcs.epsilon[columns.to(arcs.epsilon.device)].tolist()
-        for path, state, value in zip(paths.tolist(), states.tolist(), values, strict=True):
-            taken[path].append(Arc("epsilon", state, None, value))
-
-    final = np.flatnonzero(ends.final)
-    take_epsilons(final, np.array(layout.lengths)[ends.patterns[final]] - 2)
-    for paths, states, tokens, looped, by_epsilon in _walk_back(layout, steps, ends):
-        columns = np.where(looped, loops[states], main[states]) + ends.patterns[paths]
-        places = torch.from_numpy(np.stack([tokens, columns])).to(arcs.index.device)
-        values = arcs.scores[arcs.index[places[0]], places[1]].tolist()
-        positions = tokens - ends.firsts[paths]
-        for path, state, position, loops_here, value in zip(
-            *(each.tolist() for each in (paths, states, positions, looped)), values, strict=True
-        ):
-            kind: ArcKind = "self_loop" if loops_here else "main_path"
-            taken[path].append(Arc(kind, state, position, value))
-        take_epsilons(paths[by_epsilon], states[by_epsilon] - 1)
+    by_loop = np.where(taken.looped, loops[taken.states], main[taken.states])
+    columns, tokens = (
+        torch.from_numpy(each).to(arcs.index.device)
+        for each in (by_loop + ends.patterns[taken.paths], taken.tokens)
+    )
+    by_token = tokens >= 0
+    values = arcs.scores.new_empty(len(tokens))
+    values[by_token] = arcs.scores[arcs.index[tokens[by_token]], columns[by_token]].detach()
+    values[~by_token] = arcs.epsilon[columns[~by_token]].detach()
+    spelt: list[list[Arc]] = [[] for _ in ends.patterns]
+    for path, state, token, looped, value in zip(
+        *(each.tolist() for each in taken), values.tolist(), strict=True
+    ):
+        kind: ArcKind = "self_loop" if looped else "main_path" if token >= 0 else "epsilon"
+        position = None if token < 0 else token - int(ends.firsts[path])
+        spelt[path].append(Arc(kind, state, position, value))
     given = ends.patterns, ends.scores, ends.ends - ends.firsts
     found = []
-    for pattern, score, end, path in zip(*(each.tolist() for each in given), taken, strict=True):
+    for pattern, score, end, path in zip(*(each.tolist() for each in given), spelt, strict=True):
         consumed = sum(arc.token is not None for arc in path)
         found.append(Path(pattern, score, end - consumed, end, tuple(reversed(path))))
     return found

@@ -96,14 +96,7 @@ def _compute(
     return cpu.log_sigmoid_(product)
 
 
-def _fake(
-    rows: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    keep: Tensor | None,
-    scale: float,
-    log_sigmoid: bool,
-) -> Tensor:
+def _fake(rows: Tensor, weight: Tensor, *_: Any) -> Tensor:
     return rows.new_empty(rows.shape[0], weight.shape[0])
 
 
@@ -121,9 +114,7 @@ def _compute_gradients(
     return _before_dropout(grad, keep, scale).T @ rows, grad.sum(dim=0)
 
 
-def _fake_gradients(
-    grad: Tensor, rows: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _fake_gradients(grad: Tensor, rows: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return grad.new_empty(grad.shape[1], rows.shape[1]), grad.new_empty(grad.shape[1])
 
 

@@ -173,7 +173,7 @@ class Log(Semiring):
 
 
 @Semiring.register("boolean")
-class Boolean(Semiring):
+class Boolean(MaxSum):
     """Whether a pattern matches at all: a hard pattern, or a regular expression.
 
     Registered as `boolean`. An arc may consume a word where its raw score is above 0 (encoding
@@ -186,12 +186,7 @@ class Boolean(Semiring):
     accepts = frozenset({"truth"})
     reason = "its values are true and false"
     default_encoding = "positive"
-    selects = True
     differentiable = False
-
-    def plus(self, first: Tensor, second: Tensor) -> Tensor:
-        """Or; the first of equals; NaN, if either is."""
-        return torch.where((second > first) | second.isnan(), second, first)
 
     def times(self, first: Tensor, second: Tensor) -> Tensor:
         """And."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from sopa_plugin.wfsa.kernels.plan import WIDTH
 from sopa_plugin.wfsa.kernels.threads import Compiled
 from sopa_plugin.wfsa.kernels.vectors import (
-    WIDTH,
     address,
     load,
     power_of_two,

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sopa_plugin.wfsa.kernels.plan import Plan
+from sopa_plugin.wfsa.kernels.plan import WIDTH, Plan
 from sopa_plugin.wfsa.kernels.threads import Compiled
 from sopa_plugin.wfsa.kernels.vectors import (
-    WIDTH,
     address,
     flag,
     hold,
@@ -171,12 +170,9 @@ def scores_by_end(plan: Any, arcs: Any, first: int, last: int, found: Any) -> bo
 @Compiled
 def walk_back(
     origins: Any,
+    arcs: Any,
     grad: Any,
-    index: Any,
-    offsets: Any,
-    ends: Any,
-    final: Any,
-    steps: Any,
+    paths: Any,
     first: int,
     last: int,
     grad_scores: Any,
@@ -187,14 +183,11 @@ def walk_back(
     Each pattern has columns of its own in `grad_scores [N, R]` and `grad_epsilon [Q]`, so patterns
     may run in threads, and every sum is taken in the order of documents and tokens.
 
-    `origins` are the layout's (`plan.origins_of`).
+    `origins` are the layout's (`plan.origins_of`), `paths` the last three of `BestMatches`.
     """
-    lengths, main, loop, state_column = (
-        origins.lengths,
-        origins.main_path,
-        origins.loops,
-        origins.states,
-    )
+    lengths, main, loop = origins.lengths, origins.main_path, origins.loops
+    state_column, (ends, final, steps) = origins.states, paths
+    index, offsets = arcs.index, arcs.offsets
     for b in range(len(ends)):
         for p in range(first, last):
             amount, end = grad[b, p], ends[b, p]

@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit
 
 from sopa_plugin.wfsa.kernels.elementwise import exp, log_one_plus
+from sopa_plugin.wfsa.kernels.plan import WIDTH
 from sopa_plugin.wfsa.kernels.threads import Compiled
 from sopa_plugin.wfsa.kernels.vectors import (
-    WIDTH,
     address,
     load,
     maximum,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -53,21 +53,18 @@ class Compiled:
 
 
 class ThreadPool:
-    """Workers beside the calling thread: made on first use, anew after fork, more when needed.
+    """Workers beside the calling thread, begun when they are first needed.
 
     Any number of threads may call `run` at the same time; a task must not call it.
     """
 
     def __init__(self) -> None:
-        self._forget()
-        # A child has none of its parent's threads, and perhaps a lock that one of them held.
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+        self._renew()
+        if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+            os.register_at_fork(after_in_child=self._renew)
 
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-        self._workers = 0
+    def _renew(self) -> None:
+        self._executor = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="sopa")
 
     def run(self, task: Callable[[int, int], object], bounds: Sequence[int]) -> None:
         """Calls `task(start, end)` for each two neighbouring bounds, all at the same time.
@@ -75,27 +72,14 @@ class ThreadPool:
         Raises what a task raises, after all have ended.
         """
         spans = list(pairwise(bounds))
-        if not spans:
-            return
-        futures = [self._submit(task, span, len(spans) - 1) for span in spans[1:]]
+        futures = [self._executor.submit(task, *span) for span in spans[1:]]
         try:
-            task(*spans[0])
+            if spans:
+                task(*spans[0])
         finally:
-            errors = [future.exception() for future in futures]
-        for error in errors:
-            if error is not None:
-                raise error
-
-    def _submit(
-        self, task: Callable[[int, int], object], span: tuple[int, int], workers: int
-    ) -> Future[object]:
-        with self._lock:
-            if self._executor is None or self._workers < workers:
-                if self._executor is not None:
-                    self._executor.shutdown(wait=False)  # finishes what it has been given
-                self._executor = ThreadPoolExecutor(workers, thread_name_prefix="sopa")
-                self._workers = workers
-            return self._executor.submit(task, *span)
+            wait(futures)
+        for future in futures:
+            future.result()
 
 
 def num_threads(work: int, least: int) -> int:

@@ -20,11 +20,10 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import models, overload, register_model
 
+from sopa_plugin.wfsa.kernels.plan import WIDTH
+
 # An intrinsic is called without the typing context that it is defined with.
 intrinsic: Any = numba.extending.intrinsic
-
-WIDTH = 8
-"""Numbers in a vector: one AVX register of float32. (16 on AVX-512 took as long, when measured.)"""
 
 
 class Vector(types.Type):
