@@ -118,11 +118,7 @@ class _Recorder(TorchDispatchMode):
         self.sizes: list[int] = []
 
     def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
         made = result if isinstance(result, tuple | list) else (result,)

@@ -71,7 +71,7 @@ class DataEntry:
 
 
 @dataclass
-class ModelEntry:
+class ModelEntry(DataEntry):
     """A model that is compared.
 
     Attributes:
@@ -82,9 +82,6 @@ class ModelEntry:
         parameters: what its search varies.
     """
 
-    name: str
-    title: str
-    config: PartOfConfig
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
 
@@ -160,26 +157,20 @@ class Description:
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Whether every model's config fits every data set, and takes every value of its space."""
-        for key in ("data", "models", "sizes", "seeds"):
-            if not params[key]:
+        names = {key: [each["name"] for each in params[key]] for key in ("data", "models")}
+        for key, found in {**names, "sizes": params["sizes"], "seeds": params["seeds"]}.items():
+            if not found:
                 yield key, "expected at least one, found none"
-        for key in ("data", "models"):
-            names = [entry["name"] for entry in params[key]]
-            for name in sorted({name for name in names if names.count(name) > 1}):
-                yield key, f"'{name}' is there twice; expected different names"
-            for name in names:
-                if not re.fullmatch(r"[\w-]+", name):
-                    yield key, f"expected a name of letters, digits, _ and -; found '{name}'"
-        names = [entry["name"] for entry in params["models"]]
-        if params["reference"] is not None and params["reference"] not in names:
+            for each in dict.fromkeys(found):
+                if found.count(each) > 1:
+                    told = f"'{each}'" if isinstance(each, str) else size_name(each)
+                    yield key, f"{told} is there twice; expected different ones"
+                if isinstance(each, str) and not re.fullmatch(r"[\w-]+", each):
+                    yield key, f"expected a name of letters, digits, _ and -; found '{each}'"
+        if params["reference"] not in (None, *names["models"]):
             yield "reference", f"no model is called '{params['reference']}'"
-        for key in ("sizes", "seeds"):
-            for each in dict.fromkeys(params[key]):
-                if params[key].count(each) > 1:
-                    yield key, f"{size_name(each)} is there twice; expected different ones"
-        data_names = [entry["name"] for entry in params["data"]]
         tuning = {**vars(Tuning()), **(params["tuning"] or {})}
-        yield from _limit_problems(tuning, data_names)
+        yield from _limit_problems(tuning, names["data"])
         yield from dict.fromkeys(_config_problems(params["data"], params["models"], tuning))
 
     def cells(self) -> list[Cell]:

@@ -7,9 +7,8 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sopa_plugin.comparisons.description import Cell, Description
 from sopa_plugin.comparisons.runner import CellRuns
@@ -26,8 +25,7 @@ MISSING = "–"
 Summaries = Mapping[Cell, CellSummary]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A field of a table: its text, whether it is the best of its column, and significant."""
 
     text: str
@@ -35,8 +33,8 @@ class Entry:
     differs: bool = False
 
 
-Rows = Sequence[tuple[str, Sequence[Entry]]]
-"""Rows of a table: a title and entries. The first row is the head."""
+Rows = list[list[Entry]]
+"""A table; the first row is the head, and the first entries are titles."""
 
 
 def write_report(
@@ -123,7 +121,8 @@ def report_parts(
         rows = _rows(description, summaries, _difference)
         parts["differences"] = (
             f"In points, with 95 % intervals; paired bootstrap over seeds and test examples "
-            f"({RESAMPLES:,} resamples).\n\n" + markdown([row for row in rows if row[0] != title])
+            f"({RESAMPLES:,} resamples).\n\n"
+            + markdown([row for row in rows if row[0].text != title])
         )
     parts["parameters"] = (
         "As the paper counts them / trained / all, word vectors too.\n\n"
@@ -137,56 +136,50 @@ def accuracy_rows(description: Description, summaries: Summaries) -> Rows:
 
     Under each model stand the published figures, where there are any.
     """
-    published = description.published
-    rows = []
-    for model, row in zip(
-        (None, *description.models), _rows(description, summaries, _accuracy), strict=True
-    ):
+    best: dict[tuple[str, int | None], float] = {}
+    for cell, each in summaries.items():
+        column = cell.data, cell.size
+        best[column] = max(each.mean, best.get(column, 0.0))
+
+    def entry(summary: CellSummary) -> Entry:
+        deviation = "" if summary.deviation is None else f" ± {summary.deviation:.1f}"
+        text = f"{summary.mean:.1f}{deviation} ({thousands(summary.parameters['paper'])})"
+        top = best[summary.cell.data, summary.cell.size]
+        differs = summary.comparison is not None and summary.comparison.p < SIGNIFICANT
+        return Entry(text, f"{summary.mean:.1f}" == f"{top:.1f}", differs)
+
+    head, *ours = _rows(description, summaries, entry)
+    published, rows = description.published, [head]
+    for model, row in zip(description.models, ours, strict=True):
         rows.append(row)
-        if model is None or published is None:
+        if published is None:
             continue
-        entries = []
+        entries = [Entry(f"– {published.title}")]
         for data, size in _columns(description):
             accuracy = published.accuracy(model, data, size)
             parameters = published.parameters.get(model, {}).get(data) if size is None else None
             text = MISSING if accuracy is None else f"{accuracy:.1f}"
             entries.append(Entry(text + (f" ({parameters})" if parameters else "")))
-        if any(each.text != MISSING for each in entries):
-            rows.append((f"– {published.title}", entries))
+        if any(each.text != MISSING for each in entries[1:]):
+            rows.append(entries)
     return rows
 
 
 def _rows(
-    description: Description,
-    summaries: Summaries,
-    entry: Callable[[CellSummary, float], Entry],
-) -> list[tuple[str, list[Entry]]]:
-    """Models by data sets and sizes; `entry` takes a cell and the best mean of its column."""
+    description: Description, summaries: Summaries, entry: Callable[[CellSummary], Entry]
+) -> Rows:
+    """Models by data sets and sizes."""
     columns = _columns(description)
     titles = [
         description.data[data].title
         + (f" ({size:,})" if size is not None else " (all)" if len(description.sizes) > 1 else "")
         for data, size in columns
     ]
-    best = {
-        (data, size): max(
-            (
-                each.mean
-                for cell, each in summaries.items()
-                if (cell.data, cell.size) == (data, size)
-            ),
-            default=0.0,
-        )
-        for data, size in columns
-    }
-    rows = [("Model", [Entry(each) for each in titles])]
+    rows = [[Entry(each) for each in ("Model", *titles)]]
     for model, about in description.models.items():
-        found = [
-            (summaries.get(Cell(data, model, size)), best[data, size]) for data, size in columns
-        ]
-        rows.append(
-            (about.title, [entry(each, top) if each else Entry(MISSING) for each, top in found])
-        )
+        found = (summaries.get(Cell(data, model, size)) for data, size in columns)
+        entries = (entry(each) if each else Entry(MISSING) for each in found)
+        rows.append([Entry(about.title), *entries])
     return rows
 
 
@@ -194,20 +187,13 @@ def _columns(description: Description) -> list[tuple[str, int | None]]:
     return [(data, size) for data in description.data for size in description.sizes]
 
 
-def _accuracy(summary: CellSummary, best: float) -> Entry:
-    deviation = "" if summary.deviation is None else f" ± {summary.deviation:.1f}"
-    text = f"{summary.mean:.1f}{deviation} ({thousands(summary.parameters['paper'])})"
-    differs = summary.comparison is not None and summary.comparison.p < SIGNIFICANT
-    return Entry(text, f"{summary.mean:.1f}" == f"{best:.1f}", differs)
-
-
-def _parameters(summary: CellSummary, _: float) -> Entry:
+def _parameters(summary: CellSummary) -> Entry:
     return Entry(
         " / ".join(f"{summary.parameters[each]:,}" for each in ("paper", "trained", "total"))
     )
 
 
-def _difference(summary: CellSummary, _: float) -> Entry:
+def _difference(summary: CellSummary) -> Entry:
     found = summary.comparison
     if found is None:
         return Entry(MISSING)
@@ -263,16 +249,23 @@ def _warnings(description: Description, cells: Sequence[CellRuns]) -> list[str]:
     return warnings
 
 
+def _lines(
+    rows: Rows, escape: Callable[[str], str], between: str, bold: str, dagger: str
+) -> list[str]:
+    """The rows of a table, the best in bold and a dagger at what differs from the reference."""
+    return [
+        between.join(
+            (bold.format(escape(text)) if best else escape(text)) + (dagger if differs else "")
+            for text, best, differs in row
+        )
+        for row in rows
+    ]
+
+
 def markdown(rows: Rows) -> str:
     """A table, with a dagger at what differs from the reference."""
-    lines = []
-    for title, entries in rows:
-        texts = [
-            (f"**{each.text}**" if each.best else each.text) + (" †" if each.differs else "")
-            for each in entries
-        ]
-        lines.append(" | ".join(each.replace("|", r"\|") for each in (title, *texts)))
-    lines.insert(1, " | ".join(["---"] * (1 + len(rows[0][1]))))
+    lines = _lines(rows, lambda text: text.replace("|", r"\|"), " | ", "**{}**", " †")
+    lines.insert(1, " | ".join(["---"] * len(rows[0])))
     return "\n".join(f"| {each} |" for each in lines)
 
 
@@ -292,21 +285,13 @@ _LATEX = str.maketrans(
 
 def latex(rows: Rows) -> str:
     """A `tabular` with rules of the package booktabs."""
-    lines = []
-    for title, entries in rows:
-        texts = [
-            (
-                rf"\textbf{{{each.text.translate(_LATEX)}}}"
-                if each.best
-                else each.text.translate(_LATEX)
-            )
-            + (r"$^\dagger$" if each.differs else "")
-            for each in entries
-        ]
-        lines.append(" & ".join([title.translate(_LATEX), *texts]) + r" \\")
-    columns = "l" * (1 + len(rows[0][1]))
-    head = [rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}", r"\toprule", lines[0], r"\midrule"]
-    return "\n".join([*head, *lines[1:], r"\bottomrule", r"\end{tabular}"]) + "\n"
+    lines = _lines(
+        rows, lambda text: text.translate(_LATEX), " & ", r"\textbf{{{}}}", r"$^\dagger$"
+    )
+    head, *others = (rf"{each} \\" for each in lines)
+    begin = rf"\begin{{tabular}}{{@{{}}{'l' * len(rows[0])}@{{}}}}"
+    parts = [begin, r"\toprule", head, r"\midrule", *others, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(parts) + "\n"
 
 
 def write_search_report(study: Study, folder: Path) -> None:
@@ -316,44 +301,35 @@ def write_search_report(study: Study, folder: Path) -> None:
         study: with at least one complete trial.
         folder: where to.
     """
-    complete = study.complete
-    others = [each for each in study.trials if each.state.name != "COMPLETE"]
-    metric = study.search.metric[1:]
-    head = ["trial", f"dev {metric}", "dev accuracy", "test accuracy", "epochs", "seconds"]
     names = list(study.search.parameters)
-    rows = [[*head, *names], ["---"] * (len(head) + len(names))]
+    head = [f"dev {study.search.metric[1:]}", "dev accuracy", "test accuracy", "epochs", "seconds"]
+    rows = [["trial", *head, *names]]
     plain = []
-    for trial in [*complete, *others]:
-        known = trial.user_attrs
-        metrics = known.get("metrics", {})
-        state = trial.state.name.lower()
-        figures = [
-            trial.value,
-            metrics.get("best_validation_accuracy"),
-            metrics.get("test_accuracy"),
-        ]
-        written = ["" if each is None else f"{each:.4f}" for each in figures]
-        written[0] = written[0] if trial in complete else state
-        epochs = str(metrics.get("training_epochs", ""))
-        seconds = f"{known['seconds']:.0f}" if "seconds" in known else ""
-        values = [str(trial.params.get(name, "")) for name in names]
-        rows.append([str(trial.number), *written, epochs, seconds, *values])
-        told = {
-            key: each for key, each in known.items() if key not in ("metrics", "correct", "gold")
+    complete = study.complete
+    for trial in [*complete, *(each for each in study.trials if each.state.name != "COMPLETE")]:
+        metrics, state = trial.user_attrs.get("metrics", {}), trial.state.name.lower()
+        value = trial.value if state == "complete" else None
+        known = {
+            key: each
+            for key, each in trial.user_attrs.items()
+            if key not in ("metrics", "correct", "gold")
         }
-        value = trial.value if trial in complete else None
-        plain.append(
-            {
-                "number": trial.number,
-                "state": state,
-                "value": value,
-                "parameters": trial.params,
-                **metrics,
-                **told,
-            }
+        accuracies = (metrics.get(f"{each}_accuracy") for each in ("best_validation", "test"))
+        rows.append(
+            [
+                str(trial.number),
+                state if value is None else f"{value:.4f}",
+                *("" if each is None else f"{each:.4f}" for each in accuracies),
+                str(metrics.get("training_epochs", "")),
+                f"{known['seconds']:.0f}" if "seconds" in known else "",
+                *(str(trial.params.get(name, "")) for name in names),
+            ]
         )
+        told = {"number": trial.number, "state": state, "value": value, "parameters": trial.params}
+        plain.append({**told, **metrics, **known})
+    table = markdown([[Entry(each) for each in row] for row in rows])
     write_file(folder / "best.json", json.dumps(complete[0].user_attrs["config"], indent=2) + "\n")
-    write_file(folder / "trials.md", "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n")
+    write_file(folder / "trials.md", table + "\n")
     write_file(folder / "trials.json", json.dumps(plain, indent=1))
     _draw_search(study, folder)
 

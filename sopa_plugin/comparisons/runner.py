@@ -188,8 +188,8 @@ class Runner:
             logger.info("%d of %d runs are done; %d workers", self.done, self.total, workers)
         for outcome in self._outcomes(workers, missing):
             if outcome is not None:
-                level = logging.WARNING if outcome.failed else logging.INFO
-                logger.log(level, "[%d/%d] %s", self.done, self.total, outcome.text)
+                level, text = outcome
+                logger.log(level, "[%d/%d] %s", self.done, self.total, text)
             for number in self._finished() - finished:
                 finished.add(number)
                 yield self.cells[number]

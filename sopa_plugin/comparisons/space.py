@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -85,27 +86,8 @@ class Categorical(Parameter):
         return self.values
 
 
-class _Range(Parameter):
-    """A number from `low` to `high`."""
-
-    low: Any
-    high: Any
-
-    @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """The bounds are to be in order, and to have logarithms where these are drawn."""
-        if params["low"] > params["high"]:
-            yield "low", f"expected at most {params['high']} (high), found {params['low']}"
-        elif params["log"] and params["low"] <= 0:
-            yield "low", f"a logarithm needs a number above 0, found {params['low']}"
-
-    def examples(self) -> list[Any]:
-        """The bounds."""
-        return [self.low, self.high]
-
-
 @Parameter.register("uniform")
-class Uniform(_Range):
+class Uniform(Parameter):
     """A real number from `low` to `high`.
 
     Registered as `uniform`.
@@ -122,13 +104,25 @@ class Uniform(_Range):
         super().__init__(keys)
         self.low, self.high, self.log = low, high, log
 
+    @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The bounds are to be in order, and to have logarithms where these are drawn."""
+        if params["low"] > params["high"]:
+            yield "low", f"expected at most {params['high']} (high), found {params['low']}"
+        elif params["log"] and params["low"] <= 0:
+            yield "low", f"a logarithm needs a number above 0, found {params['low']}"
+
     def suggest(self, name: str, trial: BaseTrial) -> float:
         """The value that an Optuna trial is to try."""
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
+    def examples(self) -> list[Any]:
+        """The bounds."""
+        return [self.low, self.high]
+
 
 @Parameter.register("integer")
-class Integer(_Range):
+class Integer(Uniform):
     """A whole number from `low` to `high`, both included.
 
     Registered as `integer`.
@@ -142,12 +136,11 @@ class Integer(_Range):
     def __init__(
         self, low: int, high: int, log: bool = False, keys: Sequence[str] | None = None
     ) -> None:
-        super().__init__(keys)
-        self.low, self.high, self.log = low, high, log
+        super().__init__(low, high, log, keys)
 
     def suggest(self, name: str, trial: BaseTrial) -> int:
         """The value that an Optuna trial is to try."""
-        return trial.suggest_int(name, self.low, self.high, log=self.log)
+        return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
 
 
 Parameters = Mapping[str, Parameter]
@@ -222,10 +215,11 @@ def _problems(config: Mapping[str, Any], parameters: Parameters, values: Values)
         return error.problems
 
 
+@dataclass
 class Search:
     """What a search varies, as a Jsonnet file describes it.
 
-    Arguments:
+    Attributes:
         base: the config of an experiment.
         parameters: what is varied in it, by name. A trial whose values do not go together fails.
         num_trials: how many configs are tried; the paper tries 30.
@@ -236,23 +230,13 @@ class Search:
         seed: of what is drawn. At random, a trial draws the same values whichever process does it.
     """
 
-    def __init__(
-        self,
-        base: Annotated[dict[str, Any], ConfigOf(Experiment)],
-        parameters: dict[str, Parameter],
-        num_trials: PositiveInt = 30,
-        metric: ValidationMetric = "-loss",
-        sampler: Literal["random", "tpe"] = "random",
-        pruner: Literal["none", "median"] = "none",
-        seed: NonNegativeInt = 1,
-    ) -> None:
-        self.base = base
-        self.parameters = parameters
-        self.num_trials = num_trials
-        self.metric = metric
-        self.sampler = sampler
-        self.pruner = pruner
-        self.seed = seed
+    base: Annotated[dict[str, Any], ConfigOf(Experiment)]
+    parameters: dict[str, Parameter]
+    num_trials: PositiveInt = 30
+    metric: ValidationMetric = "-loss"
+    sampler: Literal["random", "tpe"] = "random"
+    pruner: Literal["none", "median"] = "none"
+    seed: NonNegativeInt = 1
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -279,10 +263,8 @@ class Search:
             for name, each in self.parameters.items()
         }
         settings = {"base": self.base, "parameters": parameters, "metric": self.metric}
-        defaults = {"sampler": "random", "pruner": "none", "seed": 1}
-        changed = {
-            key: vars(self)[key] for key, each in defaults.items() if vars(self)[key] != each
-        }
+        optional = ("sampler", "pruner", "seed")  # dataclasses keep defaults on the class
+        changed = {key: each for key in optional if (each := vars(self)[key]) != vars(Search)[key]}
         return json.loads(json.dumps({**settings, **changed}))  # type: ignore[no-any-return]
 
     @property

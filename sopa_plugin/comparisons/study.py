@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import os
 import shutil
@@ -156,12 +157,8 @@ class Storage:
             optuna.delete_study(study_name=search.digest, storage=self.optuna)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What running a trial came to, in words."""
-
-    text: str
-    failed: bool
+Outcome = tuple[int, str]
+"""A level of logging, and in words what running a trial came to."""
 
 
 class Study:
@@ -340,18 +337,15 @@ class Study:
                 for key, each in asdict(result).items():
                     trial.set_user_attr(key, each)
             self._set_state(trial, "COMPLETE", [value])
-            text, failed = _in_words(result), False
+            level, text = logging.INFO, _in_words(result)
         except optuna.TrialPruned:
             self._set_state(trial, "PRUNED")
-            text, failed = "pruned", False
-        except (
-            TrainingFailed,
-            ConfigError,
-        ) as error:  # the latter of values that do not go together
+            level, text = logging.INFO, "pruned"
+        except (TrainingFailed, ConfigError) as error:  # or values that do not go together
             with suppress(optuna.exceptions.UpdateFinishedTrialError):
                 trial.set_user_attr(FAILURE, str(error))
             self._set_state(trial, "FAIL")
-            text, failed = f"failed: {error}", True
+            level, text = logging.WARNING, f"failed: {error}"
         except BaseException as error:
             with suppress(Exception):
                 self._set_state(trial, "WAITING")
@@ -360,7 +354,7 @@ class Study:
             raise
         remove_run(folder)
         drawn = f": {json.dumps(values)}" if values else ""
-        return Outcome(f"{label}: {text}{drawn}", failed)
+        return level, f"{label}: {text}{drawn}"
 
     def _known(self, trial: Trial) -> Result | None:
         """The result of another trial that drew the same values."""
