@@ -362,7 +362,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         model.tokenizer = load_tokenizer(folder)
         last = max(model.tokenizer.get_vocab().values(), default=0)
         try:
-            model._embed(torch.tensor([last]))
+            model._embed(torch.tensor([[last]]))  # contextual ones take documents
         except IndexError:
             raise UserError(
                 f"{folder}: the tokenizer's word {last} has no vector; they do not fit together"

@@ -208,7 +208,8 @@ class AccelerateTrainer(Trainer):
         if progress.best_checkpoint is not None:
             state.load_best_weights()
         self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
-        state.model.take_means_of(state.train)
+        if self.accelerator.is_main_process:  # which saves the model
+            state.model.take_means_of(state.train)
         for each in self.accelerator.trackers:
             each.finish()
         return training_summary(progress.history, tracker.best_epoch, progress.seconds)

@@ -15,6 +15,7 @@ OVERRIDES = [
     "dataset.max_train_examples=150",
     "trainer.batch_size=30",
     "trainer.num_epochs=5",
+    "trainer.optimizer.lr=0.01",
     'model.encoder.patterns={"5": 4, "3": 4, "2": 4}',
 ]
 
