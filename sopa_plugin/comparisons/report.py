@@ -358,11 +358,7 @@ def _draw_search(study: Study, folder: Path) -> None:
 MARKERS = "osD^vP*X"
 
 
-def draw_curves(
-    description: Description,
-    summaries: Mapping[Cell, CellSummary],
-    files: list[Path],
-) -> None:
+def draw_curves(description: Description, summaries: Summaries, files: list[Path]) -> None:
     """One panel a data set, one line a model; bars are the deviation over the seeds.
 
     Published figures are thin dashed lines of the same colour.
@@ -389,19 +385,19 @@ def draw_curves(
             figure.savefig(file, dpi=150, metadata=metadata)
 
 
-def _draw_panel(
-    panel: Any, description: Description, summaries: Mapping[Cell, CellSummary], data: str
-) -> None:
-    sizes = _sizes(description, summaries, data)
+def _draw_panel(panel: Any, description: Description, summaries: Summaries, data: str) -> None:
+    finished = [each for cell, each in summaries.items() if cell.data == data]
+    # how many all are is known once a model has seen them
+    sizes: dict[int | None, int] = {each: each for each in description.sizes if each is not None}
+    sizes |= {each.cell.size: each.training_examples for each in finished}
     for number, (model, entry) in enumerate(description.models.items()):
-        cells = {x: summaries.get(Cell(data, model, size)) for size, x in sizes.items()}
-        points = [(x, each) for x, each in cells.items() if each is not None]
+        points = [each for each in finished if each.cell.model == model]
         colour = f"C{number}"
         if points:
             panel.errorbar(
-                [x for x, _ in points],
-                [each.mean for _, each in points],
-                [each.deviation or 0 for _, each in points],
+                [each.training_examples for each in points],
+                [each.mean for each in points],
+                [each.deviation or 0 for each in points],
                 color=colour,
                 marker=MARKERS[number % len(MARKERS)],
                 capsize=2,
@@ -420,16 +416,3 @@ def _draw_panel(
     panel.minorticks_off()
     panel.set_xlabel(f"training examples ({description.data[data].title})")
     panel.grid(alpha=0.3)
-
-
-def _sizes(
-    description: Description, summaries: Mapping[Cell, CellSummary], data: str
-) -> dict[int | None, int]:
-    """Numbers of training examples; that of all is known once a model has seen them."""
-    seen = [
-        each.training_examples
-        for cell, each in summaries.items()
-        if cell.data == data and cell.size is None
-    ]
-    sizes = {size: seen[0] if size is None and seen else size for size in description.sizes}
-    return {size: number for size, number in sizes.items() if number is not None}

@@ -226,6 +226,16 @@ def _forward(origins: Any, arcs: Any, first: int, last: int, scores: Any, logs: 
     return True
 
 
+class Gradients(NamedTuple):
+    """Those of what one token brings a block; arrays of vectors."""
+
+    states: Any  # of the states after the token; then of those before it, [states]
+    reached: Any  # room for that of what the epsilons reach, [states]
+    main: Any  # of the token's main-path arcs, [states - 1]
+    loops: Any  # of its self-loops, [states]
+    skips: Any  # of the epsilons, added up over the tokens, [states - 1]
+
+
 @_inlined
 def _take_back(
     origins: Any,
@@ -234,11 +244,7 @@ def _take_back(
     after: Any,
     scores: Any,  # the document's, [1]
     grad: Any,  # their gradient, [1]
-    grad_states: Any,  # that of the states after the token; then of those before it, [states]
-    grad_reached: Any,  # room for that of what the epsilons reach, [states]
-    grad_main: Any,  # filled, [states - 1]
-    grad_loops: Any,  # filled, [states]
-    grad_skips: Any,  # added to, [states - 1]
+    to: Any,  # filled, as `Gradients` says
     logs: Any,
 ) -> None:
     """The gradients of what `_consume` and `_read_ends` have computed."""
@@ -246,9 +252,8 @@ def _take_back(
     g, e, new = address(before, 0), address(before, len(block.loops)), address(after, 0)
     ends, ended = load(address(block.ends, 0), 0), address(block.ended, 0)
     final, zero = load(address(block.final, 0), 0), splat(_ZERO)
-    to_g, to_e = address(grad_states, 0), address(grad_reached, 0)
-    to_main, to_loops = address(grad_main, 0), address(grad_loops, 0)
-    to_skips = address(grad_skips, 0)
+    to_g, to_e, to_skips = address(to.states, 0), address(to.reached, 0), address(to.skips, 0)
+    to_main, to_loops = address(to.main, 0), address(to.loops, 0)
 
     # What ends here: by itself, and by an epsilon.
     total, amount = load(address(scores, 0), 0), load(address(grad, 0), 0)
@@ -321,10 +326,12 @@ def _backward(
     for start in range(first * WIDTH, min(last * WIDTH, len(origins.lengths)), WIDTH):
         block = _block(origins, arcs.epsilon, start, logs)
         stop, lanes = block.stop, len(block.loops)
-        g, grad_states = np.empty((longest + 1, 2 * lanes), np.float32), np.empty(lanes, np.float32)
-        grad_reached, grad_loops = np.empty(lanes, np.float32), np.empty(lanes, np.float32)
-        grad_main, grad_skips = (
+        g = np.empty((longest + 1, 2 * lanes), np.float32)
+        to = Gradients(
+            np.empty(lanes, np.float32),
+            np.empty(lanes, np.float32),
             np.empty(lanes - WIDTH, np.float32),
+            np.empty(lanes, np.float32),
             np.zeros(lanes - WIDTH, np.float32),
         )
         for b in range(len(grad)):
@@ -332,33 +339,20 @@ def _backward(
             for p in range(start, stop):
                 amount[p - start] = grad[b, p]
             if origins.empty_matches and origins.final_epsilon:
-                at, here = address(grad_skips, 0), load(address(block.ends, 0), 0) == splat(_ONE)
+                at, here = address(to.skips, 0), load(address(block.ends, 0), 0) == splat(_ONE)
                 empty = _share(load(address(block.final, 0), 0), load(address(total, 0), 0), logs)
                 empty = select(here, load(address(amount, 0), 0) * empty, splat(_ZERO))
                 store(at, 0, load(at, 0) + empty)
-            grad_states[:] = _ZERO
+            to.states[:] = _ZERO
             for t in range(offsets[b + 1] - offsets[b] - 1, -1, -1):
                 n = index[offsets[b] + t]
                 _read_token(origins, block, arcs.scores[n])
                 _read_ends(origins, block, g[t], g[t + 1], logs)
-                _take_back(
-                    origins,
-                    block,
-                    g[t],
-                    g[t + 1],
-                    total,
-                    amount,
-                    grad_states,
-                    grad_reached,
-                    grad_main,
-                    grad_loops,
-                    grad_skips,
-                    logs,
-                )
-                _add(grad_scores[n], main, main_firsts, start, stop, grad_main)
-                _add(grad_scores[n], loops, loop_firsts, start, stop, grad_loops)
+                _take_back(origins, block, g[t], g[t + 1], total, amount, to, logs)
+                _add(grad_scores[n], main, main_firsts, start, stop, to.main)
+                _add(grad_scores[n], loops, loop_firsts, start, stop, to.loops)
         if len(grad_epsilon) > 0:
-            _add(grad_epsilon, main, main_firsts, start, stop, grad_skips)
+            _add(grad_epsilon, main, main_firsts, start, stop, to.skips)
 
 
 @Compiled
