@@ -127,7 +127,7 @@ class NeuralModel(Model):
         given: Rules | None,
     ) -> Self:
         params = fill_defaults(TokenEmbedder, embedder)
-        if given is not None and _folds_case(tokenizer):
+        if given is not None and folds_case(tokenizer):
             given = given.without_case()
             given.require_sound()
         if given is not None:
@@ -202,6 +202,6 @@ def _read_rules(
     return Rules.read(path).deciding(fallback, precedence or {})
 
 
-def _folds_case(tokenizer: PreTrainedTokenizerBase) -> bool:
+def folds_case(tokenizer: PreTrainedTokenizerBase) -> bool:
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     return normalizer is not None and normalizer.normalize_str("A") == "a"

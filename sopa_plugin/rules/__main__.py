@@ -1,24 +1,48 @@
-"""`python -m sopa_plugin.rules check FILE`: what becomes of the rules of a file."""
+"""`python -m sopa_plugin.rules check FILE | export RUN`: rules before training and after it."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
-from sopa_plugin.cli import make_parser, run_command
+from sopa_plugin.cli import (
+    add_accept_changed,
+    add_include_package,
+    check_output,
+    make_parser,
+    run_command,
+)
 from sopa_plugin.errors import UserError, visible
+from sopa_plugin.files import write_file
+from sopa_plugin.registry import import_plugins
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Parses arguments and prints the report."""
-    parser = make_parser("rules", "Rules as patterns.")
+    """Parses arguments and does what is asked."""
+    parser = make_parser("rules", "Rules as patterns, patterns as rules.")
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser(
-        "check",
-        help="say what becomes of each rule, and what it does on texts",
-        description="Say of each rule of a file whether it is a pattern exactly, a union of "
-        "several, or refused and why; with --data, where it fires.",
+    _add_check(
+        commands.add_parser(
+            "check",
+            help="say what becomes of each rule, and what it does on texts",
+            description="Say of each rule of a file whether it is a pattern exactly, a union of "
+            "several, or refused and why; with --data, where it fires.",
+        )
     )
+    _add_export(
+        commands.add_parser(
+            "export",
+            help="write the patterns of a trained model as rules",
+            description="Write each pattern of a trained model as a rule that fires as nearly as "
+            "it can where the pattern does, and say how nearly.",
+        )
+    )
+    args = parser.parse_args(argv)
+    args.run_command(args)
+
+
+def _add_check(check: ArgumentParser) -> None:
     check.add_argument(
         "file",
         help="rules: .jsonl (spaCy's token patterns), .txt ([label] sections of word regexes) or "
@@ -39,7 +63,32 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="how texts become words: words (punctuation apart; the default) or whitespace",
     )
     check.add_argument("--lowercase", action="store_true", help="fold the case of texts")
-    args = parser.parse_args(argv)
+    check.set_defaults(run_command=_check)
+
+
+def _add_export(export: ArgumentParser) -> None:
+    export.add_argument("run", help="the folder of a finished run")
+    export.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="the rules: .jsonl, or .txt, where each has one vote",
+    )
+    export.add_argument(
+        "--data",
+        metavar="FILE",
+        help="a file in the format of the run's own data, on which rules are to fire where "
+        "patterns do, instead of the run's train set",
+    )
+    export.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
+    add_include_package(export)
+    add_accept_changed(export)
+    export.set_defaults(run_command=_export)
+
+
+def _check(args: Namespace) -> None:
+    """Prints what becomes of rules."""
     from sopa_plugin.rules.check import Firing, report
     from sopa_plugin.rules.rule import Rules
 
@@ -53,7 +102,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UserError(f"{args.file}: {len(rules.faults)} rules are refused; see above")
 
 
-def _read(args: Any) -> tuple[list[list[str]], list[str] | None]:
+def _export(args: Namespace) -> None:
+    """Writes the rules that patterns are, and prints how faithful these are."""
+    output = Path(args.output)
+    check_output(output, "-o", args.force)
+    from sopa_plugin.interpret.export import export
+    from sopa_plugin.interpret.runs import RunReader
+
+    import_plugins(args.include_package)
+    found = export(RunReader(args.run, accept_changed=args.accept_changed), output, args.data)
+    write_file(output, found.file())
+    for line in found.report():
+        print(visible(line))
+
+
+def _read(args: Namespace) -> tuple[list[list[str]], list[str] | None]:
     """Texts as words, and their labels where they have any."""
     from sopa_plugin.data.readers.text import TextReader
     from sopa_plugin.data.stream import Lines

@@ -430,12 +430,20 @@ def _is_rest(item: Item) -> bool:
     return item == Item(ANY, 0, None)
 
 
-_WORDS = {
+SYMBOLS = {
     "$": ANY,
     "%": TokenTest((Condition("TEXT", "REGEX", frozenset([r"\A\d+(?:\.\d*)?\Z|\A\.\d+\Z"])),)),
     "&": one_of(frozenset(',:!.()|?"')),
     "EOS": END,
 }
+"""What stands for others than itself in a word regex."""
+
+
+def is_plain(word: str) -> bool:
+    """Whether a word stands for itself in a word regex, alone or among others."""
+    return not (word in SYMBOLS or word.startswith("//") or re.search(r"[\s()|*+?\[\]{}\\^]", word))
+
+
 _PIECE = re.compile(r"\s*([()|*+?]|[^\s()|*+?]+)")
 
 
@@ -485,12 +493,12 @@ class _Expression:
             return found
         if piece is None or piece in "*+?":
             raise ValueError(f"nothing before the {piece} that it could repeat")
-        if piece not in _WORDS and re.search(r"[\[\]{}\\^]", piece):
+        if piece not in SYMBOLS and re.search(r"[\[\]{}\\^]", piece):
             raise ValueError(
                 f"{shortened(piece)}: expected words, $ % & EOS, ( a | b ) and * + ?; other "
                 'expressions stand in JSON lines, {"TEXT": {"REGEX": "…"}}'
             )
-        return ((Item(_WORDS.get(piece) or one_of(frozenset([piece]))),),)
+        return ((Item(SYMBOLS.get(piece) or one_of(frozenset([piece]))),),)
 
     def _repeated(self, item: Sequences) -> Sequences:
         sign = self._next()

@@ -141,6 +141,20 @@ class TokenTest:
             raise ValueError(f"anchor: expected start or end, found {given['anchor']!r}")
         return cls(tuple(found), bool(given["negated"]), given["anchor"])
 
+    def to_token(self) -> dict[str, Any]:
+        """As a token pattern of spaCy's Matcher, which `read_token` reads; not of an anchor."""
+        found: dict[str, Any] = {}
+        for attribute, relation, value in self.conditions:
+            if relation == "==" and isinstance(value, bool):
+                found[attribute] = value
+                continue
+            values = sorted(value) if isinstance(value, frozenset) else value
+            if relation == "==" and isinstance(value, str):
+                relation, values = "IN", [value]
+            given = {"IN": values} if relation == "REGEX" else values
+            found.setdefault(attribute, {})[relation] = given
+        return found
+
     @property
     def sees_case(self) -> bool:
         """Whether it asks for capitals, which text whose case is folded has not."""
