@@ -70,7 +70,7 @@ class RunReader:
 
         Raises:
             UserError: There is no such data, the folder holds a model alone, or the model does not
-                know one of the labels.
+                know one of a file's labels. (Of the run's own test set such texts are left out.)
         """
         labels = list(self.subject.labels)
         if data is None:
@@ -84,11 +84,16 @@ class RunReader:
         names = found[split].features["label"].names
         numbers = list(found[split]["label"])
         unknown = {names[number] for number in numbers} - set(labels)
-        if unknown:
+        if unknown and data is not None:
             raise UserError(
                 f"the label '{min(unknown)}' is unknown to the model; expected {', '.join(labels)}"
             )
-        return list(found[split]["text"]), [labels.index(names[number]) for number in numbers]
+        pairs = zip(found[split]["text"], (names[number] for number in numbers), strict=True)
+        kept = [(text, labels.index(name)) for text, name in pairs if name not in unknown]
+        if unknown:  # dataset.labels_only_in_test is `count`
+            left_out = len(numbers) - len(kept)
+            logger.warning("%d texts are left out, of labels that the model has not", left_out)
+        return [text for text, _ in kept], [label for _, label in kept]
 
     @cached_property
     def _own(self) -> Mapping[str, Any]:

@@ -428,3 +428,24 @@ def test_the_mean_is_that_of_the_training_set(
 def test_what_has_no_patterns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         explain.main([str(tmp_path / "none"), "document", "a film"])
+
+
+def test_test_texts_of_labels_that_the_model_has_not_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [(f"{word} thing {n}", word) for n in range(6) for word in ("good", "bad")]
+    for split in ("train", "dev", "test"):
+        rows = [*texts, ("odd thing", "odd")] if split == "test" else texts
+        lines = ["text,label", *(f"{text},{label}" for text, label in rows)]
+        (tmp_path / f"{split}.csv").write_text("\n".join(lines))
+    config = {
+        **CONFIG,
+        "dataset": {"type": "text", "path": str(tmp_path), "labels_only_in_test": "count"},
+        "model": {**CONFIG["model"], "embedder": {"type": "static", "embedding_dim": 4}},
+    }
+    run_experiment(config, tmp_path / "run")
+    explain.main([str(tmp_path / "run"), "where", "2-1", "--split", "test"])
+    assert "of 12 documents" in capsys.readouterr().out
+    explain.main(
+        [str(tmp_path / "run"), "report", "--split", "test", "-o", str(tmp_path / "r.html")]
+    )
