@@ -111,6 +111,7 @@ def _export(args: Namespace) -> None:
 
     import_plugins(args.include_package)
     found = export(RunReader(args.run, accept_changed=args.accept_changed), output, args.data)
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_file(output, found.file())
     for line in found.report():
         print(visible(line))

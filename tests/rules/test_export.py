@@ -109,7 +109,7 @@ def test_rules_are_faithful_to_their_patterns_and_vote_as_the_model_decides(
 def test_the_command_writes_a_file_and_reports(
     of_rules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "out.jsonl"
+    file = tmp_path / "new" / "out.jsonl"
     asked = ["export", str(of_rules), "-o", str(file), "--data", str(SST / "dev.txt")]
     main(asked)
     said = capsys.readouterr().out
