@@ -1,4 +1,4 @@
-"""`python -m sopa_plugin.explain RUN patterns|document|report|where|mask|fix`: reads a model."""
+"""`python -m sopa_plugin.explain RUN ACTION`: reads a model, or edits its patterns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,21 @@ def _mask(reader: RunReader, args: argparse.Namespace) -> Explanation:
 
 def _fix(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.edit([], dict(args.values), args.serialization_dir)
+
+
+def _add(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    from sopa_plugin.interpret.editing import add_rule
+
+    change = partial(add_rule, text=args.rule, label=args.label)
+    return reader.edit(args.replaced, {}, args.serialization_dir, change, args.refit)
+
+
+def _edit(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    from sopa_plugin.interpret.editing import reword
+
+    words = {"forbid": args.forbid, "allow": args.allow}
+    change = partial(reword, name=args.name, arc=args.arc, **words)
+    return reader.edit([], {}, args.serialization_dir, change, args.refit)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -170,14 +186,37 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a pattern and its number in the document vector, which the head sees",
     )
-    for editor, edit in ((mask, _mask), (fix, _fix)):
+    add = actions.add_parser("add", help="add a rule as a pattern; what changes on dev")
+    substitute = actions.add_parser("replace", help="add a rule in the place of a pattern")
+    edit = actions.add_parser("edit", help="put words on an arc or take them from it")
+    substitute.add_argument("replaced", nargs=1, metavar="PATTERN", help="held at its mean")
+    edit.add_argument("name", metavar="PATTERN", help="the pattern")
+    add.set_defaults(replaced=[])
+    for rewriter in (add, substitute):
+        rewriter.add_argument(
+            "rule",
+            help="a word regex, '(not|never) * (good|great)', where * alone is any words, or a "
+            'token pattern, \'[{"LOWER": "not"}]\'',
+        )
+        rewriter.add_argument("--label", required=True, help="that it votes for")
+    for option, what in (("--forbid", "that the arc is to take no more"), ("--allow", "to take")):
+        edit.add_argument(option, nargs="+", default=[], metavar="WORD", help=f"words {what}")
+    edit.add_argument(
+        "--arc", type=_COUNT, help="of the main path, from 1 (default: the best for each word)"
+    )
+    for rewriter in (add, substitute, edit):
+        rewriter.add_argument(
+            "--refit", action="store_true", help="fit the head's weights for it on the train set"
+        )
+    editors = (mask, _mask), (fix, _fix), (add, _add), (substitute, _add), (edit, _edit)
+    for editor, act in editors:
         editor.add_argument(
             "-s",
             "--serialization-dir",
             metavar="DIR",
             help="save the edited model in this new folder",
         )
-        _finish(editor, edit, ("text", "json"))
+        _finish(editor, act, ("text", "json"))
     return parser
 
 
@@ -200,7 +239,7 @@ def _finish(
 ) -> None:
     """What all actions have; `explain` does the work, its result can be written as `forms`."""
     parser.set_defaults(explain=explain, forms=forms, replacement=None)
-    if explain not in (_fix, _where):
+    if explain in (_patterns, _document, _report, _mask):
         parser.add_argument(
             "--replacement",
             choices=("mean", "no_match", "zero") + ("next",) * (explain is not _mask),

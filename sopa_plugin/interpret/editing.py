@@ -1,28 +1,39 @@
-"""Acting on a reading: patterns masked, or held at a value, and what that changes."""
+"""Acting on a reading: patterns masked, held, added or given other words; what that changes."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError
+from sopa_plugin.heads import LinearHead
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
 from sopa_plugin.interpret.markup import paint, side, signed, visible
 from sopa_plugin.interpret.subject import ModelSubject
+from sopa_plugin.rules import Rules
+from sopa_plugin.rules.start import settle_votes, tests_of
+from sopa_plugin.rules.tokens import one_of
 
 EDITS = "edits"
 """Key of the `sopa_plugin` entry of `config.json` that records what was edited."""
 
 Edits = dict[str, float | str]
-"""By pattern, the number of the document vector that it is held at, or "no_match"."""
+"""By pattern, the number of the document vector that it is held at, "no_match", or what its arcs
+were given."""
+
+SURE = 8.0
+"""What an arc scores at least, before the sigmoid, for a word that was put on it, and at most,
+negative, for one that was taken from it."""
 
 
 def mask(
@@ -124,6 +135,148 @@ def hold(subject: ModelSubject, values: Mapping[str, float]) -> Edits:
     return _record(subject, values)
 
 
+def add_rule(
+    subject: ModelSubject, texts: Sequence[str], text: str, label: str
+) -> tuple[ModelSubject, Edits]:
+    """A model with one rule more, which has a vote for its label, and what was done.
+
+    Where the rule does not fire the model predicts as before: what its patterns give there on the
+    average is taken from the biases (single logits differ by 2 % of a vote).
+
+    Arguments:
+        subject: the model, which stays as it is.
+        texts: those of the train set, over which averages are taken.
+        text: the rule, as `Rules.adding` takes it.
+        label: one of the model's.
+
+    Raises:
+        UserError: There is no such label, the rule is refused, or the model can have no rules.
+    """
+    if label not in subject.labels:
+        known = ", ".join(subject.labels)
+        raise UserError(f"the label '{label}' is unknown to the model; expected {known}")
+    rules = _rules(subject).adding(text, label)
+    model, rule = subject.model.with_rules(rules), rules.rules[-1]
+    added, documents = ModelSubject(model), model.encode_texts(texts)
+    vectors = model.document_vectors(documents).cpu()
+    settle_votes(model.head.output, added.encoder, vectors, _patterns_of(added, rule.name))
+    model.take_means_of(documents)
+    return added, _record(added, {rule.name: f"added for {label}: {rule.text}"})
+
+
+@torch.no_grad()
+def reword(
+    subject: ModelSubject,
+    texts: Sequence[str],
+    name: str,
+    forbid: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    arc: int | None = None,
+) -> tuple[ModelSubject, Edits]:
+    """A model in which an arc of a pattern takes some words no more, or now takes others.
+
+    Each of the words is asked of tokens as a rule would, so that one feature of token vectors is 1
+    for this word alone, known or unknown. Its weight on the arc brings the word's score to ∓`SURE`
+    before the sigmoid, if it is not beyond; all other words and arcs score as before.
+
+    Arguments:
+        subject: the model, which stays as it is.
+        texts: those of the train set, for its means.
+        name: the pattern.
+        forbid, allow: the words.
+        arc: of the main path, from 1; by default, for each word, the one that scores it best.
+
+    Raises:
+        UserError: There is no such pattern or arc, the pattern is held or matches nothing, or a
+            word is several tokens.
+    """
+    number = subject.number(name)
+    _refuse_held(subject, [name])
+    before = (subject.model.config.sopa_plugin or {}).get(EDITS, {}).get(name)
+    if before == "no_match":
+        raise UserError(f"{name} matches nothing already: edit the original model")
+    last = subject.encoder.layout.lengths[number] - 1
+    if arc is not None and not 1 <= arc <= last:
+        raise UserError(f"{name} has no arc {arc}: expected one of 1 to {last}")
+    wanted = dict.fromkeys(forbid, -SURE) | dict.fromkeys(allow, SURE)
+    if not wanted or len(wanted) < len([*forbid, *allow]):
+        raise UserError("expected words to forbid or to allow, each once")
+    for word, tokens in zip(wanted, subject.words(list(wanted)), strict=True):
+        if len(tokens) != 1:
+            raise UserError(f"expected one word, found {word!r}, which is {len(tokens)} tokens")
+    backend: Any = getattr(subject.model.tokenizer, "backend_tokenizer", None)
+    normal = getattr(getattr(backend, "normalizer", None), "normalize_str", str)
+    tests = [one_of(frozenset([normal(word)])) for word in wanted]
+    rules = _rules(subject)
+    rules = replace(rules, asked=tuple(dict.fromkeys([*rules.asked, *tests])))
+    model = subject.model.with_rules(rules)
+    first, asked = model.embedder.vectors.get_output_dim(), tests_of(rules)
+    arcs, told = model.encoder.arcs, [] if before is None else [str(before)]
+    path = [block.origin + number for block in model.encoder.layout.main_path[:last]]
+    for (word, aim), test in zip(wanted.items(), tests, strict=True):
+        ids = torch.tensor(model.tokenizer(word)["input_ids"], device=model.device)
+        scores = arcs.weight[path] @ model.embedder(ids, torch.ones_like(ids))[0] + arcs.bias[path]
+        place = int(scores.argmax()) if arc is None else arc - 1
+        lacking = aim - float(scores[place])
+        if lacking * aim > 0:
+            arcs.weight[path[place], first + asked.index(test)] += lacking
+        told.append(f"{'with' if aim > 0 else 'without'} {word} on arc {place + 1}")
+    model.take_means_of(model.encode_texts(texts))
+    edited = ModelSubject(model)
+    return edited, _record(edited, {name: "; ".join(told)})
+
+
+def refit(subject: ModelSubject, name: str, texts: Sequence[str], gold: Sequence[int]) -> None:
+    """Fits what a linear head makes of a pattern, or of all those of a rule, all else fixed.
+
+    Logistic regression on labelled texts, with a pull (L2, as scikit-learn's C = 1) to what the
+    weights were. Where a rule does not fire, nothing changes on the average.
+
+    Raises:
+        UserError: The head is not linear.
+    """
+    head: Any = subject.model.head
+    if type(head) is not LinearHead:
+        raise UserError(f"--refit: expected a linear head, found a {type(head).__name__}")
+    patterns, documents = _patterns_of(subject, name), subject.model.encode_texts(texts)
+    read = torch.from_numpy(documents.lengths > 0)  # of an empty one no pattern says anything
+    vectors = subject.model.document_vectors(documents)[read].clone()
+    labels = torch.tensor(gold)[read].to(vectors.device)
+    x, usual = vectors[:, patterns].sum(dim=1, keepdim=True), torch.zeros(1).to(vectors)
+    if subject.encoder.rules[patterns[0]] is not None and (x < FIRES).any():
+        usual = x[x < FIRES].mean()
+    logits = head(vectors).detach()
+    change = torch.zeros(len(head.output.bias), 1).to(vectors).requires_grad_()
+    optimizer = torch.optim.LBFGS([change], max_iter=50, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        found = logits + (x - usual) @ change.T
+        value = functional.cross_entropy(found, labels, reduction="sum") + change.square().sum() / 2
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(loss)  # type: ignore[arg-type]
+    with torch.no_grad():
+        head.output.weight[:, patterns] += change
+        head.output.bias.sub_(change[:, 0] * usual)
+
+
+def _rules(subject: ModelSubject) -> Rules:
+    """What the model has of rules."""
+    given = subject.model.config.rules
+    return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
+
+
+def _patterns_of(subject: ModelSubject, name: str) -> list[int]:
+    """The patterns of the rule called `name`, or the one pattern."""
+    rules = [rule.name for rule in _rules(subject).rules]
+    if name not in rules:
+        return [subject.number(name)]
+    number = rules.index(name)
+    return [n for n, of in enumerate(subject.encoder.rules) if of and of.rule == number]
+
+
 def _refuse_held(subject: ModelSubject, names: Iterable[str]) -> None:
     """Raises `UserError` where the head no longer sees one of the patterns."""
     edits: Edits = (subject.model.config.sopa_plugin or {}).get(EDITS, {})
@@ -173,7 +326,8 @@ class Edited(Explanation):
         points = 100 * (self.after["dev_accuracy"] - self.before["dev_accuracy"])
         if round(points, 6) >= -1:
             return ""
-        return f"WARNING: dev accuracy falls by {-points:.1f} points: these patterns are needed"
+        needed = "" if self._is_rewritten else ": these patterns are needed"
+        return f"WARNING: dev accuracy falls by {-points:.1f} points{needed}"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -213,16 +367,23 @@ class Edited(Explanation):
     def card(self, original: str) -> str:
         """The edited model's card."""
         edits = "\n".join(f"- {each}" for each in self._told())
+        what = "what these patterns match changes no prediction"
+        what = "patterns were edited by hand" if self._is_rewritten else what
         before, after = self.before["dev_accuracy"], self.after["dev_accuracy"]
         return (
-            f"# {original}, edited\n\nA copy of `{original}` in which what these patterns match "
-            f"changes no prediction:\n\n{edits}\n\n"
+            f"# {original}, edited\n\nA copy of `{original}` in which {what}:\n\n{edits}\n\n"
             f"Dev accuracy: {before:.4f} before, {after:.4f} after "
             f"({signed(100 * (after - before))} points).\n"
         )
 
+    @property
+    def _is_rewritten(self) -> bool:
+        """Whether patterns were added or their arcs changed."""
+        return any(isinstance(each, str) and each != "no_match" for each in self.edits.values())
+
     def _told(self) -> list[str]:
+        told = {"no_match": "matches nothing"}
         return [
-            f"{name} matches nothing" if edit == "no_match" else f"{name} held at {edit:g}"
+            f"{name} {told.get(edit, edit) if isinstance(edit, str) else f'held at {edit:g}'}"
             for name, edit in self.edits.items()
         ]

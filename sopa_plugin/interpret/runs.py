@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,14 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.files import write_file
 from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
-from sopa_plugin.interpret.editing import Changed, Edited, hold, mask
+from sopa_plugin.interpret.editing import (
+    Changed,
+    Edited,
+    Edits,
+    hold,
+    mask,
+    refit,
+)
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.match import Concordance
@@ -152,7 +159,12 @@ class RunReader:
         return read_model(self.explainer, name, texts, gold, train, k, examples, shown)
 
     def edit(
-        self, names: Sequence[str], values: Mapping[str, float], output: str | Path | None
+        self,
+        names: Sequence[str],
+        values: Mapping[str, float],
+        output: str | Path | None,
+        rewrite: Callable[[ModelSubject, Sequence[str]], tuple[ModelSubject, Edits]] | None = None,
+        refitted: bool = False,
     ) -> Edited:
         """Masks patterns, holds others at values, and measures the dev set before and after.
 
@@ -160,20 +172,31 @@ class RunReader:
             names: patterns that are to tell nothing.
             values: what to hold others at, by name, as numbers of the document vector.
             output: a new folder for the edited model, if wanted.
+            rewrite: what is done before, `add_rule` or `reword`, to the model and the texts of the
+                train set.
+            refitted: whether what the head makes of the pattern is then fitted on the train set.
 
         Raises:
-            UserError: There is no such pattern, it cannot be held, or `output` holds something.
+            UserError: There is no such pattern, it cannot be held, `output` holds something, or as
+                `rewrite` and `refit` do.
         """
         self.check_names([*names, *values])
         folder = None if output is None else Path(output)
         if folder is not None and folder.exists() and (folder.is_file() or any(folder.iterdir())):
             raise UserError(f"{folder}: exists already; an edited model is saved in a new folder")
-        if names:
-            self._take_means()
         texts, gold = self.examples(None, "dev")
         before = self.subject.model.log_probabilities(texts)
-        edits = mask(self.subject, names, self.explainer.replacement, self.explainer.means)
-        edits |= hold(self.subject, values)
+        edits: Edits = {}
+        if rewrite is not None:
+            train, labels = self.examples(None, "train")
+            self.subject, edits = rewrite(self.subject, train)
+        elif names:
+            self._take_means()
+        means = self.explainer.means if rewrite is None else self.subject.means
+        held = mask(self.subject, names, self.explainer.replacement, means)
+        if refitted:
+            refit(self.subject, next(iter(edits)), train, labels)
+        edits |= held | hold(self.subject, values)
         after = self.subject.model.log_probabilities(texts)
         edited = Edited(
             edits,

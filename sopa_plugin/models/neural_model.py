@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -11,12 +12,13 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer
 from sopa_plugin.embedders import TokenEmbedder, configured
 from sopa_plugin.encoders import Seq2VecEncoder
+from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models.model import Model, record
-from sopa_plugin.models.rule_tokenizer import with_unknown_words
+from sopa_plugin.models.rule_tokenizer import RuleTokenizer, with_unknown_words
 from sopa_plugin.registry import Lazy, LocalFile, fill_defaults
 from sopa_plugin.rules import Rules
-from sopa_plugin.rules.start import start_patterns, start_votes
+from sopa_plugin.rules.start import carry_over, start_patterns, start_votes
 
 _WITH_RULES: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "embedder": {"type": ["static"]},
@@ -131,7 +133,7 @@ class NeuralModel(Model):
             given = given.without_case()
             given.require_sound()
         if given is not None:
-            tokenizer = with_unknown_words(tokenizer, given, tokenizer.get_vocab())
+            tokenizer = with_unknown_words(tokenizer, given)
         config = TextClassifierConfig(
             rules=None if given is None else given.to_json(),
             embedder=configured.resolve(params, tokenizer),
@@ -153,6 +155,58 @@ class NeuralModel(Model):
             start_votes(model.head.output, model.encoder, given, labels)
         return model  # type: ignore[no-any-return]
 
+    def with_rules(self, rules: Rules) -> Self:
+        """A copy with more rules, or that asks more of tokens (`Rules.asked`).
+
+        All weights are this model's, and those of what is new as rules start them: where the new
+        rules do not fire it predicts as this one, but for what they give there (`settle_votes`).
+
+        Arguments:
+            rules: those of this model, and others after them.
+
+        Raises:
+            UserError: this model's parts are not those of a model with rules, or its tokenizer
+                folds the case of words that the rules ask for.
+        """
+        old: Any = self
+        config, saved = copy.deepcopy(old.config), old.config.encoder
+        absent = Seq2VecEncoder.by_name(saved["type"]).absent_when_saved
+        parts = {
+            "embedder": config.embedder,
+            "encoder": fill_defaults(Seq2VecEncoder, {**absent, **saved}),
+            "head": config.head if rules.rules else {"type": "linear"},  # of no vote, any will do
+        }
+        problems = [f"{path}: {reason}" for path, reason in _unsuited(parts)]
+        kind = getattr(getattr(old.tokenizer, "backend_tokenizer", None), "model", None)
+        if type(kind).__name__ != "WordLevel":
+            problems.append("tokenizer: with rules, expected one of whole words")
+        if folds_case(old.tokenizer):
+            problems += [fault.reason for fault in rules.without_case().faults]
+        if problems:
+            raise UserError(f"this model cannot have these rules: {'; '.join(problems)}")
+        tokenizer = with_unknown_words(old.tokenizer, rules)
+        config.rules = rules.to_json()
+        config.embedder["num_embeddings"] = len(tokenizer)
+        build: Any = type(self)
+        model = build(config).train(old.training)
+        model.tokenizer = tokenizer
+        before = Rules.from_json(old.config.rules) if old.config.rules else None
+        words = old.embedder if before is None else old.embedder.vectors
+        rows = _former_rows(tokenizer, old.tokenizer)
+        model.embedder.vectors.load_state_dict({"weight": words.weight[rows]})
+        model.embedder.set_features(tokenizer.by_answers, tokenizer)
+        start_patterns(model.encoder, rules)
+        kept = carry_over(old.encoder, before, model.encoder, rules)
+        weights = old.head.state_dict()
+        if len(kept) < model.encoder.get_output_dim():
+            start_votes(model.head.output, model.encoder, rules, model.labels)
+            wider = model.head.output.weight.detach().clone()
+            wider[:, kept] = weights["output.weight"].to(wider)
+            weights["output.weight"] = wider
+        model.head.load_state_dict(weights)
+        model.class_log_prior.copy_(old.class_log_prior)
+        return model.to(old.device)  # type: ignore[no-any-return]
+
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Whether the parts can be those of a model with rules, where it has some."""
@@ -164,12 +218,7 @@ class NeuralModel(Model):
                 reason = "expected at least one pattern, as {states: number of patterns}, or rules"
                 yield "encoder.patterns", reason
             return
-        for part, wanted in _WITH_RULES.items():
-            given = params[part]
-            for key, values in wanted.items():
-                if given.get(key) not in values:
-                    expected = " or ".join(json.dumps(value) for value in values)
-                    yield f"{part}.{key}", f"with rules, expected {expected}"
+        yield from _unsuited(params)
 
     @classmethod
     def own_words(cls, params: Mapping[str, Any]) -> list[str]:
@@ -196,10 +245,31 @@ class NeuralModel(Model):
         return configured.is_cased(fill_defaults(TokenEmbedder, params["embedder"]))
 
 
+def _unsuited(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Arguments of the parts that do not go with rules."""
+    for part, given in params.items():
+        for key, values in _WITH_RULES.get(part, {}).items():
+            if given.get(key) not in values:
+                expected = " or ".join(json.dumps(value) for value in values)
+                yield f"{part}.{key}", f"with rules, expected {expected}"
+
+
 def _read_rules(
     path: str, fallback: str | None, precedence: Mapping[str, Sequence[str]] | None
 ) -> Rules:
     return Rules.read(path).deciding(fallback, precedence or {})
+
+
+def _former_rows(tokenizer: RuleTokenizer, former: Any) -> list[int]:
+    """For each row of a tokenizer, the one that the `former` tokenizer gave its word."""
+    rows = list(range(len(tokenizer)))
+    for answers, row in tokenizer.by_answers.rows.items():
+        rows[row] = former.unk_token_id
+        if isinstance(former, RuleTokenizer):
+            found = dict(zip(tokenizer.by_answers.tests, answers, strict=True))
+            asked = former.by_answers.tests
+            rows[row] = former.by_answers.row_of("".join(found[test] for test in asked))
+    return rows
 
 
 def folds_case(tokenizer: PreTrainedTokenizerBase) -> bool:

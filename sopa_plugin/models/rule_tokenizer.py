@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -70,15 +70,22 @@ class RuleTokenizer(PreTrainedTokenizerFast):
         ]
 
 
-def with_unknown_words(
-    tokenizer: PreTrainedTokenizerBase, rules: Rules, words: Iterable[str] = ()
-) -> RuleTokenizer:
-    """A word-level tokenizer with rows for what rules can say of words that it does not know."""
+def with_unknown_words(tokenizer: PreTrainedTokenizerBase, rules: Rules) -> RuleTokenizer:
+    """A word-level tokenizer with rows for what rules can say of words that it does not know.
+
+    They take the place of those that it has of other rules.
+    """
     word_level: Any = tokenizer
     backend = json.loads(word_level.backend_tokenizer.to_str())
-    vocabulary: dict[str, int] = backend["model"]["vocab"]
-    known = [*rules.words, *words]
     unknown: Any = tokenizer.unk_token_id
+    before = tokenizer.by_answers.rows.values() if isinstance(tokenizer, RuleTokenizer) else ()
+    vocabulary = {
+        word: row
+        for word, row in backend["model"]["vocab"].items()
+        if row == unknown or row not in before
+    }
+    backend["model"]["vocab"] = vocabulary
+    known = [*rules.words, *vocabulary]
     found = UnknownWords.of(tests_of(rules), known, unknown, len(vocabulary))
     for row in found.rows.values():
         if row != unknown:  # a name that is no token, with a blank inside

@@ -187,14 +187,16 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         encoder: Any = self.encoder
         if self.config.rules is not None and len(texts):
             documents = self.encode_texts(texts[: self.most_looked_at])
-            with self._evaluating(), torch.inference_mode():
-                batches = list(self.evaluation_batches(documents))
-                found = [
-                    self(**self.make_batch(documents, each), output_hidden_states=True)
-                    for each in batches
-                ]
-                vectors = torch.cat([each.hidden_states[0] for each in found])
-            settle_votes(head.output, encoder, vectors)
+            settle_votes(head.output, encoder, self.document_vectors(documents).cpu())
+
+    def document_vectors(self, documents: Documents) -> Tensor:
+        """Document vectors `[documents, K]`, without dropout."""
+        found = torch.zeros(len(documents), self.encoder.get_output_dim(), device=self.device)
+        with self._evaluating(), torch.inference_mode():
+            for numbers in self.evaluation_batches(documents):
+                output = self._run(documents, numbers, output_hidden_states=True)
+                found[torch.from_numpy(numbers)] = output.hidden_states[0].to(found)  # type: ignore[index]
+        return found
 
     def started(self) -> list[tuple[Tensor, Tensor]]:
         """The weights that rules began, each with which of its numbers they did (bool, alike)."""

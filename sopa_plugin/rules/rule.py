@@ -17,6 +17,7 @@ A rule names a label and what a text must hold to have it. Three formats, told a
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import math
 import re
@@ -105,12 +106,15 @@ class Rules:
         faults: of lines that are refused, each with what to write instead.
         source: the file, for messages.
         fallback: the label where no rule fires.
+        asked: what a model asks of tokens beside what they ask: whether they are words that were
+            put on or taken from arcs.
     """
 
     rules: tuple[Rule, ...]
     faults: tuple[Fault, ...]
     source: str
     fallback: str | None = None
+    asked: tuple[TokenTest, ...] = ()
 
     @classmethod
     def read(cls, path: str | Path) -> Rules:
@@ -174,6 +178,42 @@ class Rules:
                 kept.append(rule)
         return replace(self, rules=tuple(kept), faults=tuple(sorted(faults)))
 
+    def adding(self, text: str, label: str) -> Rules:
+        """The rules and one more, which may match anywhere in a text.
+
+        Arguments:
+            text: a token pattern if it begins with `[` or `{`, else a word regex, in which a `*`
+                that stands alone is any words.
+            label: of the rule.
+
+        Raises:
+            UserError: it is refused, with the reason.
+        """
+        names = {rule.name for rule in self.rules}
+        number = next(n for n in itertools.count(1) if f"{label}/{n}" not in names)
+        line = len(self.rules) + 1
+        try:
+            if text.lstrip().startswith(("[", "{")):
+                given = json.loads(text)
+                if isinstance(given, dict) and "pattern" not in given:
+                    given = [given]
+                row = given if isinstance(given, dict) else {"pattern": given}
+                written = _token_pattern(line, {**row, "label": label})
+            else:
+                expression = re.sub(r"(?<!\S)(?:\$\s+)?\*(?!\S)", "$*", text)
+                alternatives = _Expression(expression).read()
+                if any(_EOS in items[:-1] for items in alternatives):
+                    raise DoesNotFit("EOS: expected at its end")
+                written = _Written(line, text, label, None, 1.0, (), alternatives)
+            rule = _rule([written], number)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"the rule {shortened(text)}: {error}") from error
+        if isinstance(rule, Fault):
+            raise UserError(f"the rule {rule.reason}")
+        if rule.name in names:
+            raise UserError(f"there is a rule called {shortened(rule.name)}: take another id")
+        return replace(self, rules=(*self.rules, rule))
+
     def deciding(self, fallback: str | None, precedence: Mapping[str, Sequence[str]]) -> Rules:
         """The rules with a label where none fires, and labels that go before others.
 
@@ -196,7 +236,7 @@ class Rules:
     def words(self) -> list[str]:
         """The words that rules name, each once."""
         patterns = (pattern for rule in self.rules for pattern in rule.patterns)
-        tests = (test for pattern in patterns for test in pattern.tests)
+        tests = (*(test for pattern in patterns for test in pattern.tests), *self.asked)
         return list(dict.fromkeys(word for test in tests for word in sorted(test.named)))
 
     def to_model(
@@ -226,14 +266,16 @@ class Rules:
     def to_json(self) -> dict[str, Any]:
         """As plain values, for a saved model."""
         rules = [rule.to_json() for rule in self.rules]
-        return {"rules": rules, "source": self.source, "fallback": self.fallback}
+        asked = [test.to_json() for test in self.asked]
+        return {"rules": rules, "source": self.source, "fallback": self.fallback, "asked": asked}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Rules:
         """What `to_json` wrote; raises `UserError` for what it would not have written."""
         try:
             rules = tuple(map(Rule.from_json, given["rules"]))
-            return cls(rules, (), str(given["source"]), given["fallback"])
+            asked = tuple(map(TokenTest.from_json, given.get("asked", ())))
+            return cls(rules, (), str(given["source"]), given["fallback"], asked)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"the rules of a saved model cannot be read ({error})") from error
 

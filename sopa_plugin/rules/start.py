@@ -28,6 +28,9 @@ LOOP = 12.0
 VOTE = 4.0
 """What a rule that fires adds to the logit of its label."""
 
+_NEVER = -1000.0
+"""What patterns that were trained without rules' tokens before and after a text make of them."""
+
 _ORDER = 0.5  # of a vote, from the label that wins all ties to the one that loses them
 _NO_RULE = HardPattern((ANY,), (False,), (None, None))
 
@@ -76,7 +79,8 @@ class RuleEmbedder(TokenEmbedder):
 
 def tests_of(rules: Rules) -> list[TokenTest]:
     """What rules ask of tokens, each once; of the tokens before and after a text last."""
-    tests = dict.fromkeys(test for _, pattern in patterns_of(rules) for test in pattern.tests)
+    of_patterns = (test for _, pattern in patterns_of(rules) for test in pattern.tests)
+    tests = dict.fromkeys([*of_patterns, *rules.asked])
     return [*(test for test in tests if not test.anchor), START, END]
 
 
@@ -147,17 +151,60 @@ def start_votes(head: nn.Linear, encoder: SopaEncoder, rules: Rules, labels: Seq
 
 
 @torch.no_grad()
-def settle_votes(head: nn.Linear, encoder: SopaEncoder, vectors: Tensor) -> None:
+def carry_over(
+    old: SopaEncoder, old_rules: Rules | None, new: SopaEncoder, rules: Rules
+) -> list[int]:
+    """Gives an encoder with more `rules`, after `start_patterns`, the patterns of an old one.
+
+    They see nothing of what is new: it weighs 0, and no match of theirs runs over tokens before or
+    after a text if there were none. Returns the place in `new` of each.
+    """
+    asked = [] if old_rules is None else tests_of(old_rules)
+    after = {test: column for column, test in enumerate(reversed(tests_of(rules)), 1)}
+    columns = [*range(old.input_dim - len(asked)), *(new.input_dim - after[t] for t in asked)]
+    places: dict[RulePattern | None, list[int]] = {}
+    for place, rule in enumerate(new.rules):
+        places.setdefault(rule, []).append(place)
+    kept = [places[rule].pop(0) for rule in old.rules]
+    source, target = (
+        [arc for place in some for arc, of in enumerate(layout.patterns_of_scores) if of == place]
+        for layout, some in ((old.layout, range(len(kept))), (new.layout, kept))
+    )
+    weight = old.arcs.weight.new_zeros(len(target), new.input_dim)
+    if any(new.rules) and not any(old.rules):
+        weight[:, -2:] = _NEVER
+    weight[:, columns] = old.arcs.weight[source]
+    new.arcs.weight[target] = weight.to(new.arcs.weight)
+    new.arcs.bias[target] = old.arcs.bias[source].to(new.arcs.bias)
+    # epsilons are numbered as main-path arcs, the first ones, are
+    source, target = (
+        [arc for arc in arcs if arc < layout.num_epsilons]
+        for arcs, layout in ((source, old.layout), (target, new.layout))
+    )
+    new.arcs.epsilon[target] = old.arcs.epsilon[source].to(new.arcs.epsilon)
+    return kept
+
+
+@torch.no_grad()
+def settle_votes(
+    head: nn.Linear, encoder: SopaEncoder, vectors: Tensor, added: Sequence[int] | None = None
+) -> None:
     """Takes from the biases what rules give on the average where they do not fire.
 
     Arguments:
         head, encoder: after `start_votes` and `start_patterns`.
         vectors: document vectors of some texts, `[texts, K]`.
+        added: the patterns of rules that were added, whose biases alone are to be settled.
     """
-    own = torch.tensor([rule is not None and rule.rule >= 0 for rule in encoder.rules])
+    own = torch.tensor(
+        [
+            rule is not None and rule.rule >= 0 and (added is None or place in added)
+            for place, rule in enumerate(encoder.rules)
+        ]
+    )
     silent = own & (vectors < FIRES)
     means = (vectors * silent).sum(dim=0) / silent.sum(dim=0).clamp(min=1)
-    head.bias.sub_(head.weight @ means)
+    head.bias.sub_(head.weight @ means.to(head.weight))
 
 
 def started(head: nn.Linear, encoder: SopaEncoder) -> list[tuple[Tensor, Tensor]]:

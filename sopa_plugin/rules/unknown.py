@@ -58,13 +58,17 @@ class UnknownWords:
     def row(self, word: str) -> int:
         """The row of an unknown word: that of its answers or, if there is none, of the nearest."""
         if word not in self._known:
-            answers = answers_of(self.tests, word)
-            if answers not in self.rows:
-                answers = min(self.rows, key=lambda each: _differences(each, answers))
+            found = self.row_of(answers_of(self.tests, word))
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[word] = self.rows[answers]
+            self._known[word] = found
         return self._known[word]
+
+    def row_of(self, answers: Answers) -> int:
+        """The row of answers or, if there is none, of the nearest."""
+        if answers not in self.rows:
+            answers = min(self.rows, key=lambda each: _differences(each, answers))
+        return self.rows[answers]
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
