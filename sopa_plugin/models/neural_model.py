@@ -252,6 +252,8 @@ def _unsuited(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if given.get(key) not in values:
                 expected = " or ".join(json.dumps(value) for value in values)
                 yield f"{part}.{key}", f"with rules, expected {expected}"
+                if key == "type":  # another has other arguments
+                    break
 
 
 def _read_rules(

@@ -171,9 +171,9 @@ def carry_over(
         for layout, some in ((old.layout, range(len(kept))), (new.layout, kept))
     )
     weight = old.arcs.weight.new_zeros(len(target), new.input_dim)
+    weight[:, columns] = old.arcs.weight[source]
     if any(new.rules) and not any(old.rules):
         weight[:, -2:] = _NEVER
-    weight[:, columns] = old.arcs.weight[source]
     new.arcs.weight[target] = weight.to(new.arcs.weight)
     new.arcs.bias[target] = old.arcs.bias[source].to(new.arcs.bias)
     # epsilons are numbered as main-path arcs, the first ones, are

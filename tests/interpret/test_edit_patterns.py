@@ -160,6 +160,11 @@ def test_a_forbidden_word_matches_no_more_on_that_arc(head: str) -> None:
         ruled, _ = add_rule(again, found, RULE, "positive")
         arc = ruled.encoder.layout.main_path[1].origin + ruled.number("4-2")
         assert scores(ruled, "unheard")[arc] == pytest.approx(-8, abs=1e-5)
+        some, others = (
+            each.model.document_vectors(each.model.encode_texts(found))[:, each.number("4-2")]
+            for each in (again, ruled)
+        )
+        assert torch.equal(some, others)
 
 
 def test_the_head_is_fitted_to_what_a_rule_says() -> None:
