@@ -157,10 +157,11 @@ def add_rule(
         raise UserError(f"the label '{label}' is unknown to the model; expected {known}")
     rules = _rules(subject).adding(text, label)
     model, rule = subject.model.with_rules(rules), rules.rules[-1]
-    added, documents = ModelSubject(model), model.encode_texts(texts)
+    documents = model.encode_texts(texts)
     vectors = model.document_vectors(documents).cpu()
-    settle_votes(model.head.output, added.encoder, vectors, _patterns_of(added, rule.name))
+    settle_votes(model.head.output, model.encoder, vectors, first=len(rules.rules) - 1)
     model.take_means_of(documents)
+    added = ModelSubject(model)
     return added, _record(added, {rule.name: f"added for {label}: {rule.text}"})
 
 

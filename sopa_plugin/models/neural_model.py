@@ -188,7 +188,7 @@ class NeuralModel(Model):
         config.rules = rules.to_json()
         config.embedder["num_embeddings"] = len(tokenizer)
         build: Any = type(self)
-        model = build(config).train(old.training)
+        model = build(config).train(old.training).to(old.device)
         model.tokenizer = tokenizer
         before = Rules.from_json(old.config.rules) if old.config.rules else None
         words = old.embedder if before is None else old.embedder.vectors
@@ -200,12 +200,12 @@ class NeuralModel(Model):
         weights = old.head.state_dict()
         if len(kept) < model.encoder.get_output_dim():
             start_votes(model.head.output, model.encoder, rules, model.labels)
-            wider = model.head.output.weight.detach().clone()
-            wider[:, kept] = weights["output.weight"].to(wider)
-            weights["output.weight"] = wider
+            votes = model.head.output.weight.detach()
+            votes[:, kept] = weights["output.weight"]
+            weights["output.weight"] = votes
         model.head.load_state_dict(weights)
         model.class_log_prior.copy_(old.class_log_prior)
-        return model.to(old.device)  # type: ignore[no-any-return]
+        return model  # type: ignore[no-any-return]
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -223,12 +223,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
         Reading a model compares with them (see `sopa_plugin.interpret`).
         """
-        total = torch.zeros(self.encoder.get_output_dim(), dtype=torch.float64, device=self.device)
-        with self._evaluating(), torch.inference_mode():
-            for numbers in self.evaluation_batches(documents):
-                output = self._run(documents, numbers, output_hidden_states=True)
-                total += output.hidden_states[0].double().sum(dim=0)  # type: ignore[index]
-        means = (total / len(documents)).tolist()
+        means = self.document_vectors(documents).double().mean(dim=0).tolist()
         self.config.sopa_plugin = {**(self.config.sopa_plugin or {}), _MEANS: means}
 
     def scale_logits(self, factor: float) -> None:

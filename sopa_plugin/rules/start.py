@@ -174,34 +174,26 @@ def carry_over(
     weight[:, columns] = old.arcs.weight[source]
     if any(new.rules) and not any(old.rules):
         weight[:, -2:] = _NEVER
-    new.arcs.weight[target] = weight.to(new.arcs.weight)
-    new.arcs.bias[target] = old.arcs.bias[source].to(new.arcs.bias)
+    new.arcs.weight[target], new.arcs.bias[target] = weight, old.arcs.bias[source]
     # epsilons are numbered as main-path arcs, the first ones, are
     source, target = (
         [arc for arc in arcs if arc < layout.num_epsilons]
         for arcs, layout in ((source, old.layout), (target, new.layout))
     )
-    new.arcs.epsilon[target] = old.arcs.epsilon[source].to(new.arcs.epsilon)
+    new.arcs.epsilon[target] = old.arcs.epsilon[source]
     return kept
 
 
 @torch.no_grad()
-def settle_votes(
-    head: nn.Linear, encoder: SopaEncoder, vectors: Tensor, added: Sequence[int] | None = None
-) -> None:
+def settle_votes(head: nn.Linear, encoder: SopaEncoder, vectors: Tensor, first: int = 0) -> None:
     """Takes from the biases what rules give on the average where they do not fire.
 
     Arguments:
         head, encoder: after `start_votes` and `start_patterns`.
         vectors: document vectors of some texts, `[texts, K]`.
-        added: the patterns of rules that were added, whose biases alone are to be settled.
+        first: number of the first rule that this is to be done for.
     """
-    own = torch.tensor(
-        [
-            rule is not None and rule.rule >= 0 and (added is None or place in added)
-            for place, rule in enumerate(encoder.rules)
-        ]
-    )
+    own = torch.tensor([rule is not None and rule.rule >= first for rule in encoder.rules])
     silent = own & (vectors < FIRES)
     means = (vectors * silent).sum(dim=0) / silent.sum(dim=0).clamp(min=1)
     head.bias.sub_(head.weight @ means.to(head.weight))
