@@ -268,8 +268,8 @@ def _former_rows(tokenizer: RuleTokenizer, former: Any) -> list[int]:
     for answers, row in tokenizer.by_answers.rows.items():
         rows[row] = former.unk_token_id
         if isinstance(former, RuleTokenizer):
-            found = dict(zip(tokenizer.by_answers.tests, answers, strict=True))
-            asked = former.by_answers.tests
+            found = dict(zip(tokenizer.by_answers.questions.tests, answers, strict=True))
+            asked = former.by_answers.questions.tests
             rows[row] = former.by_answers.row_of("".join(found[test] for test in asked))
     return rows
 

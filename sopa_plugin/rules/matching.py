@@ -12,6 +12,7 @@ from torch import Tensor
 from sopa_plugin.rules.automaton import HardPattern
 from sopa_plugin.rules.rule import Rule
 from sopa_plugin.rules.tokens import END, START, TokenTest
+from sopa_plugin.rules.unknown import Questions
 from sopa_plugin.wfsa import Arcs, Layout, best_matches, document_scores, spell_out
 
 Span = tuple[int, int]
@@ -35,8 +36,8 @@ class RuleMatcher:
         self.patterns = [pattern for pattern, _ in owned]
         self.owners = torch.tensor([number for _, number in owned])
         self.layout = Layout(tuple(len(pattern.loops) for pattern in self.patterns))
-        self.tests, self.columns, self.epsilon = _arcs(self.layout, self.patterns)
-        self.truths: dict[str, list[bool]] = {}
+        tests, self.columns, self.epsilon = _arcs(self.layout, self.patterns)
+        self.questions = Questions(tests)
 
     def fires(self, texts: Sequence[Sequence[str]]) -> Tensor:
         """Whether each rule fires on each text of words, bool `[texts, rules]`."""
@@ -69,10 +70,12 @@ class RuleMatcher:
             words: dict[str, int] = {}
             # Rows 0 and 1 are the boundaries of a text.
             rows = [[0, *(words.setdefault(w, len(words) + 2) for w in text), 1] for text in batch]
-            truths = [[test == each for test in self.tests] for each in (START, END)]
-            truths += [self._truths(word) for word in words]
+            tests = self.questions.tests
+            boundaries = torch.tensor([[test == each for test in tests] for each in (START, END)])
+            answers = self.questions.table(map(self.questions.answers, words))
+            truths = torch.cat([boundaries, torch.from_numpy(answers)])
             # shape: [N, distinct tests], behind them one that is never true
-            table = torch.nn.functional.pad(torch.tensor(truths, dtype=torch.float), (0, 1))
+            table = torch.nn.functional.pad(truths.float(), (0, 1))
             offsets = np.cumsum([0, *map(len, rows)])
             yield Arcs(
                 table[:, self.columns],
@@ -80,11 +83,6 @@ class RuleMatcher:
                 torch.from_numpy(offsets),
                 self.epsilon,
             )
-
-    def _truths(self, word: str) -> list[bool]:
-        if word not in self.truths:
-            self.truths[word] = [test.accepts(word) for test in self.tests]
-        return self.truths[word]
 
 
 def _arcs(

@@ -16,7 +16,7 @@ from sopa_plugin.encoders.sopa_layers import FIRES, RulePattern
 from sopa_plugin.rules.automaton import HardPattern
 from sopa_plugin.rules.rule import Rules
 from sopa_plugin.rules.tokens import ANY, END, START, TokenTest
-from sopa_plugin.rules.unknown import UnknownWords, answers_of
+from sopa_plugin.rules.unknown import UnknownWords
 
 WORD = 4.0
 """What the arc of a word scores where its test holds, and less than nothing where it does not,
@@ -69,10 +69,10 @@ class RuleEmbedder(TokenEmbedder):
 
     def set_features(self, unknown: UnknownWords, tokenizer: PreTrainedTokenizerBase) -> None:
         """Fills in what holds for each word of a tokenizer, and for those that it does not know."""
-        answers = {row: each for each, row in unknown.rows.items()}
-        for word, row in tokenizer.get_vocab().items():
-            found = answers.get(row) or answers_of(unknown.tests, word)
-            self.features[row] = torch.tensor([*map(int, found)])
+        words, questions = tokenizer.get_vocab(), unknown.questions
+        found = dict(zip(words.values(), map(questions.answers, words), strict=True))
+        found |= {row: answers for answers, row in unknown.rows.items()}
+        self.features[[*found]] = torch.from_numpy(questions.table(found.values()))
         if tokenizer.pad_token_id is not None:
             self.features[tokenizer.pad_token_id] = 0
 

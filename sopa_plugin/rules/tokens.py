@@ -68,6 +68,8 @@ ATTRIBUTES: Mapping[str, tuple[Callable[[str], str | int | bool], type]] = {
 }
 """What can be asked of a word: how it is computed, and the type of its value."""
 
+_SPELLINGS = ("ORTH", "TEXT", "LOWER")  # the attributes whose values are words
+
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -169,13 +171,25 @@ class TokenTest:
     @property
     def named(self) -> frozenset[str]:
         """The words that it names, whether it accepts or refuses them."""
-        plain = ("==", "!=", "IN", "NOT_IN")
         return frozenset(
             str(word)
             for attribute, relation, value in self.conditions
-            if attribute in ("ORTH", "TEXT", "LOWER") and relation in plain
+            if attribute in _SPELLINGS and relation != "REGEX"
             for word in _values(value)
         )
+
+    @property
+    def of_others(self) -> bool | None:
+        """Whether it accepts words that are not `named`, in any case; None: some, not others."""
+        if self.anchor:
+            return False
+        relations = [
+            relation if attribute in _SPELLINGS else None
+            for attribute, relation, _ in self.conditions
+        ]
+        if "==" in relations or "IN" in relations:
+            return self.negated
+        return not self.negated if set(relations) <= {"NOT_IN"} else None
 
     @property
     def words(self) -> frozenset[str] | None:
@@ -183,7 +197,7 @@ class TokenTest:
         if len(self.conditions) != 1 or self.negated:
             return None
         ((attribute, relation, value),) = self.conditions
-        if attribute not in ("ORTH", "TEXT", "LOWER") or relation not in ("==", "IN"):
+        if attribute not in _SPELLINGS or relation not in ("==", "IN"):
             return None
         return value if relation == "IN" else frozenset([value])
 

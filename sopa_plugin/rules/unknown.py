@@ -1,4 +1,4 @@
-"""Words that a vocabulary lacks, told apart by what rules ask of them.
+"""What rules ask of words, and by that the words that a vocabulary lacks are told apart.
 
 A word-level tokenizer gives every unknown word one id, and what rules ask of it (is it a number, is
 it *not* in a list, is it a listed word in capitals) could not be answered from that. So the
@@ -10,6 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.rules.tokens import TokenTest
@@ -26,16 +29,58 @@ Answers = str
 _UNNAMED = "unnamedword"
 
 
+class Questions:
+    """What rules ask of tokens, answered without trying everything on every word.
+
+    A test that lists words is tried on those that it names, in any case, and has one answer for all
+    others; only a predicate (a regular expression, a shape, a number) is tried on every word.
+
+    Arguments:
+        tests: what rules ask of tokens.
+    """
+
+    def __init__(self, tests: Sequence[TokenTest]) -> None:
+        self.tests = tuple(tests)
+        of_others = [test.of_others for test in tests]
+        self._usual = bytes(map(_digit, of_others))
+        self._predicates = [number for number, answer in enumerate(of_others) if answer is None]
+        self._naming: dict[str, list[int]] = {}
+        for number, test in enumerate(tests):
+            for word in test.named if of_others[number] is not None else ():
+                self._naming.setdefault(word, []).append(number)
+
+    def answers(self, word: str) -> Answers:
+        """Whether each of the tests holds of a word."""
+        found = bytearray(self._usual)
+        for numbers in (
+            self._predicates,
+            self._naming.get(word, ()),
+            self._naming.get(word.lower(), ()),
+        ):
+            for number in numbers:
+                found[number] = _digit(self.tests[number].accepts(word))
+        return found.decode()
+
+    def table(self, answers: Iterable[Answers]) -> NDArray[np.uint8]:
+        """The answers of several words as 0 and 1, `[words, tests]`."""
+        letters = np.frombuffer("".join(answers).encode(), dtype=np.uint8)
+        return letters.reshape(-1, len(self.tests)) - _digit(False)
+
+
+def _digit(answer: bool | None) -> int:
+    return b"01"[bool(answer)]
+
+
 class UnknownWords:
     """Gives words that are not in a vocabulary the row of those that answer alike.
 
     Arguments:
-        tests: what rules ask of tokens.
+        questions: what rules ask of tokens.
         rows: of each combination of answers.
     """
 
-    def __init__(self, tests: Sequence[TokenTest], rows: Mapping[Answers, int]) -> None:
-        self.tests = tuple(tests)
+    def __init__(self, questions: Questions, rows: Mapping[Answers, int]) -> None:
+        self.questions = questions
         self.rows = dict(rows)
         self._known: dict[str, int] = {}
 
@@ -52,13 +97,16 @@ class UnknownWords:
             unknown: the row of words of which only holds what holds for most.
             first: of the rows that there are to be.
         """
-        plain, *others = dict.fromkeys([*_open_answers(tests), *_of_spellings(tests, words)])
-        return cls(tests, {plain: unknown} | {each: first + n for n, each in enumerate(others)})
+        questions = Questions(tests)
+        spelt = {each: None for word in words for each in _spellings(word)}
+        found = dict.fromkeys([*_open_answers(tests), *map(questions.answers, spelt)])
+        plain, *others = found
+        return cls(questions, {plain: unknown} | {each: first + n for n, each in enumerate(others)})
 
     def row(self, word: str) -> int:
         """The row of an unknown word: that of its answers or, if there is none, of the nearest."""
         if word not in self._known:
-            found = self.row_of(answers_of(self.tests, word))
+            found = self.row_of(self.questions.answers(word))
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known[word] = found
@@ -72,7 +120,7 @@ class UnknownWords:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"tests": [test.to_json() for test in self.tests], "rows": self.rows}
+        return {"tests": [test.to_json() for test in self.questions.tests], "rows": self.rows}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> UnknownWords:
@@ -84,40 +132,20 @@ class UnknownWords:
                 raise ValueError("answers that are not of its tests")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"a saved tokenizer's rules cannot be read ({error})") from error
-        return cls(tests, rows)
-
-
-def answers_of(tests: Sequence[TokenTest], word: str) -> Answers:
-    """Whether each of the tests holds of a word."""
-    return "".join(str(int(test.accepts(word))) for test in tests)
+        return cls(Questions(tests), rows)
 
 
 def _open_answers(tests: Sequence[TokenTest]) -> Iterator[Answers]:
-    """What a word can answer that no test names: first what is most usual, no to all open tests."""
-    is_open = [_is_open(test) for test in tests]
-    if sum(is_open) > MOST_OPEN:
-        is_open = [False] * len(tests)  # too many to combine; words will show which come together
-    for answers in itertools.product(*((False, True) if each else (None,) for each in is_open)):
-        yield "".join(
-            str(int(test.accepts(_UNNAMED) if answer is None else answer))
-            for test, answer in zip(tests, answers, strict=True)
-        )
+    """What a word can answer that no test names: first what is most usual, no to all predicates."""
+    usual = [test.of_others for test in tests]
+    if usual.count(None) > MOST_OPEN:  # words will show which answers come together
+        usual = [test.accepts(_UNNAMED) for test in tests]
+    choices = ("01" if each is None else str(int(each)) for each in usual)
+    return map("".join, itertools.product(*choices))
 
 
-def _is_open(test: TokenTest) -> bool:
-    """Whether words that a test does not name may meet it or fail it."""
-    listed = [
-        relation
-        for attribute, relation, _ in test.conditions
-        if attribute in ("ORTH", "TEXT", "LOWER") and relation in ("==", "IN", "NOT_IN")
-    ]
-    return len(listed) < len(test.conditions) and not {"==", "IN"} & set(listed)
-
-
-def _of_spellings(tests: Sequence[TokenTest], words: Iterable[str]) -> Iterator[Answers]:
-    for word in words:
-        for spelt in (word, word.lower(), word.upper(), word.title(), word.capitalize()):
-            yield answers_of(tests, spelt)
+def _spellings(word: str) -> tuple[str, ...]:
+    return word, word.lower(), word.upper(), word.title(), word.capitalize()
 
 
 def _differences(some: Answers, others: Answers) -> int:

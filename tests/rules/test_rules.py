@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from sopa_plugin.rules.automaton import ANY, DoesNotFit, HardPattern, Item, fit
 from sopa_plugin.rules.check import Firing, report
 from sopa_plugin.rules.matching import RuleMatcher
 from sopa_plugin.rules.rule import Rules
-from sopa_plugin.rules.tokens import END, START, TokenTest, one_of, read_regex
+from sopa_plugin.rules.tokens import END, START, TokenTest, one_of, read_regex, read_token
+from sopa_plugin.rules.unknown import Questions
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "rules"
 A, B, C = (one_of(frozenset(letter)) for letter in "abc")
@@ -141,6 +143,11 @@ TOKENS: list[dict[str, Any]] = [
     *({"IS_UPPER": True}, {"LENGTH": {">=": 3}}, {"LENGTH": 1}, {"SHAPE": "xxxx"}),
     *({"TEXT": {"REGEX": "^[a-c]$"}}, {"IS_ALPHA": True, "LENGTH": {"<": 3}}),
 ]
+MORE_TOKENS: list[dict[str, Any]] = [
+    *({"LOWER": {"IN": ["paris", "Not"]}, "TEXT": {"NOT_IN": ["paris"]}}, {"TEXT": {"IN": []}}),
+    *({"LOWER": "not", "IS_TITLE": True}, {"ORTH": {"NOT_IN": []}}, {"LENGTH": {"IN": [1, 7]}}),
+    {"LOWER": {"NOT_IN": ["a"]}, "LENGTH": 1},
+]
 SIGNS = [*[None] * 6, "!", "?", "*", "+", "{2}", "{1,2}", "{0,2}", "{2,}", "{,2}", "{1,3}"]
 WORDS = ["a", "b", "Not", "good", "GOOD", "7", "1,000", "ten", "3rd", ".", "!", "--", "x1", "Paris"]
 
@@ -174,6 +181,16 @@ def test_token_patterns_fire_where_spacy_says_on_one_of_its_spans(
             theirs = {(start, end) for _, start, end in matcher(document)}
             ours = spans[text][number]
             assert ours in theirs if theirs else ours is None, (rule.text, texts[text])
+
+
+def test_questions_are_answered_as_each_test_would() -> None:
+    """Whether a word is named, in another case, or not at all."""
+    asked = [read_token(token) for token in [*TOKENS, *MORE_TOKENS]]
+    tests = [*asked, *(replace(test, negated=True) for test in asked), START, END]
+    questions = Questions(tests)
+    words = [spelt for word in [*WORDS, "zork", "İ", ""] for spelt in (word, word.upper())]
+    expected = [[test.accepts(word) for test in tests] for word in words]
+    assert questions.table(map(questions.answers, words)).tolist() == expected
 
 
 def test_a_lexicon_takes_terms_in_any_case_those_of_one_word_as_a_set(tmp_path: Path) -> None:
