@@ -298,7 +298,8 @@ class DocumentVector(nn.Module):
         if self.no_match is not None:
             no_match = self.no_match.to(values.dtype)
             values = torch.where(scores == algebra.zero, no_match, values)
-        vectors: Tensor = self.norm(values.to(dtype) * self._scales(values).to(dtype))
+        values = values.to(dtype)
+        vectors: Tensor = self.norm(values * self._scales(values))
         return vectors.relu() if self.activation == "relu" else vectors
 
     def of_zero(self) -> Tensor:
@@ -328,10 +329,10 @@ class DocumentVector(nn.Module):
         pairs = zip(self.lengths, self.rules, strict=True)
         return [0.0 if rule else math.exp2(1 - length) for length, rule in pairs]
 
-    def _scales(self, values: Tensor) -> Tensor:
-        """What each pattern's output is multiplied by, `[K]`, or `[]` where they are the same."""
+    def _scales(self, values: Tensor) -> Tensor | float:
+        """What the outputs are multiplied by: one number, or each pattern's own, `[K]`."""
         if not any(self.rules):
-            return values.new_tensor(self.scale)
+            return self.scale
         return values.new_tensor([1.0 if rule else self.scale for rule in self.rules])
 
 

@@ -192,10 +192,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
     def document_vectors(self, documents: Documents) -> Tensor:
         """Document vectors `[documents, K]`, without dropout."""
         found = torch.zeros(len(documents), self.encoder.get_output_dim(), device=self.device)
-        with self._evaluating(), torch.inference_mode():
-            for numbers in self.evaluation_batches(documents):
-                output = self._run(documents, numbers, output_hidden_states=True)
-                found[torch.from_numpy(numbers)] = output.hidden_states[0].to(found)  # type: ignore[index]
+        for numbers, vectors in self._vectors_of(documents):
+            found[torch.from_numpy(numbers)] = vectors.to(found)
         return found
 
     def started(self) -> list[tuple[Tensor, Tensor]]:
@@ -223,7 +221,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
         Reading a model compares with them (see `sopa_plugin.interpret`).
         """
-        means = self.document_vectors(documents).double().mean(dim=0).tolist()
+        sums = [each.double().sum(dim=0) for _, each in self._vectors_of(documents)]
+        means = torch.stack(sums).sum(dim=0).div(len(documents)).tolist()
         self.config.sopa_plugin = {**(self.config.sopa_plugin or {}), _MEANS: means}
 
     def scale_logits(self, factor: float) -> None:
@@ -402,6 +401,14 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             yield
         finally:
             self.train(training)
+
+    @torch.inference_mode()
+    def _vectors_of(self, documents: Documents) -> Iterator[tuple[Integers, Tensor]]:
+        """The numbers of documents and their vectors `[some, K]`, some at a time."""
+        with self._evaluating():
+            for numbers in self.evaluation_batches(documents):
+                output = self._run(documents, numbers, output_hidden_states=True)
+                yield numbers, output.hidden_states[0]  # type: ignore[index]
 
     def _run(
         self, documents: Documents, numbers: Integers, **options: Any

@@ -19,7 +19,7 @@ from sopa_plugin import __version__
 from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.dataset_reader import in_fixtures
-from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut
+from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut, in_batches
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel, load_model
 from sopa_plugin.registry import (
@@ -365,10 +365,9 @@ def _label_names(data: Dataset) -> list[str]:
 
 def _log_overlap(data: DatasetDict) -> None:
     """Says how many held-out texts also occur in the training set."""
-    held_out = {split: list(each["text"]) for split, each in data.items() if split != "train"}
-    also = {text for texts in held_out.values() for text in texts}.intersection(
-        data["train"]["text"]
-    )
+    held_out = {split: each["text"][:] for split, each in data.items() if split != "train"}
+    every = {text for texts in held_out.values() for text in texts}
+    also = {text for some in in_batches(data["train"]["text"]) for text in every & set(some)}
     for split, texts in held_out.items():
         if shared := sum(text in also for text in texts):
             logger.info("%d of %d %s texts also occur in train", shared, len(texts), split)
