@@ -21,7 +21,7 @@ from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, WithUnknown, Words
 from sopa_plugin.data.readers.sources import check_encodable
 from sopa_plugin.encoders import SopaEncoder
-from sopa_plugin.encoders.sopa_layers import RulePattern, add_boundary_tokens
+from sopa_plugin.encoders.sopa_layers import RulePattern, add_boundary_tokens, boundary_places
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     check_digests,
@@ -155,12 +155,8 @@ class CompiledClassifier(nn.Module):
         """Logits `[B, labels]` of documents of word `ids [M]` that start at `offsets [B + 1]`."""
         empty = offsets.diff() == 0
         if self.boundary_width:
-            ids, offsets = add_boundary_tokens(
-                ids,
-                offsets,
-                (len(self.table) - self.num_boundary_rows, len(self.table) - 1),
-                self.boundary_width,
-            )
+            places = boundary_places(len(self.table), self.num_boundary_rows)
+            ids, offsets = add_boundary_tokens(ids, offsets, places, self.boundary_width)
         arcs = Arcs(self.table, ids, offsets, self.epsilon)
         scores = document_scores(self.layout, self.semiring, arcs)
         logits = self.head(self.document_vector(scores, self.table.dtype))

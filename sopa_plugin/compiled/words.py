@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
-from sopa_plugin.data.tokenizers import BLANKS, UNKNOWN, max_tokens_of, splitting
+from sopa_plugin.data.tokenizers import BLANKS, UNKNOWN, max_tokens_of, normalized, splitting
 from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa.kernels.threads import Compiled
 
@@ -74,9 +74,8 @@ class Pieces:
 
     def split(self, text: str) -> list[str]:
         """The tokens of a text as the vocabulary would have them."""
-        normalizer = self._tokenizer.normalizer
         words = (text[start:stop] for start, stop in self._tokenizer.encode(text).offsets)
-        return [word if normalizer is None else normalizer.normalize_str(word) for word in words]
+        return [normalized(self._tokenizer, word) for word in words]
 
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Ids of all tokens `[M]` of the documents, and where each starts in them `[B + 1]`."""

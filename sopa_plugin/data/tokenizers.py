@@ -124,13 +124,25 @@ def fold_and_cut(
         return
     own = backend.normalizer
     text = "A " * ((max_tokens or 0) + 1)
-    done = text if own is None else own.normalize_str(text)
+    done = normalized(tokenizer, text)
     steps = first_steps(
         bool(lowercase) and "A" in done,
         max_tokens if max_tokens and len(done.split()) > max_tokens else None,
     )
     if steps:
         backend.normalizer = normalizers.Sequence(steps if own is None else [*steps, own])
+
+
+def normalized(tokenizer: Any, text: str) -> str:
+    """What a tokenizer makes of a text, or of a word, before it splits it."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)  # of the library `tokenizers`
+    normalizer = getattr(backend, "normalizer", None)
+    return text if normalizer is None else str(normalizer.normalize_str(text))
+
+
+def folds_case(tokenizer: Any) -> bool:
+    """Whether a tokenizer makes capitals small letters."""
+    return normalized(tokenizer, "A") == "a"
 
 
 def first_steps(lowercase: bool, max_tokens: int | None) -> list[Any]:

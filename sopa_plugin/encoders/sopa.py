@@ -22,6 +22,7 @@ from sopa_plugin.encoders.sopa_layers import (
     SelfLoops,
     SopaOptions,
     add_boundary_tokens,
+    boundary_places,
     is_unbounded,
 )
 from sopa_plugin.errors import UserError
@@ -293,7 +294,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         if not self.boundary_width:
             return Packed(rows, index, offsets)
         boundaries = self.boundary_rows().to(rows)
-        places = self.boundary_places(rows.shape[0] + len(boundaries))
+        places = boundary_places(rows.shape[0] + len(boundaries), len(boundaries))
         index, offsets = add_boundary_tokens(index, offsets, places, self.boundary_width)
         return Packed(torch.cat([rows, boundaries]), index, offsets)
 
@@ -308,10 +309,6 @@ class SopaEncoder(PackedSeq2VecEncoder):
     def num_boundary_rows(self) -> int:
         """How many different boundary tokens there are."""
         return 2 if any(self.rules) else int(self.boundary_width > 0)
-
-    def boundary_places(self, num_rows: int) -> tuple[int, int]:
-        """Which of so many rows, boundary tokens last, stand before and after a document."""
-        return num_rows - self.num_boundary_rows, num_rows - 1
 
     def parameter_counts(self) -> dict[str, int]:
         """Parameters of the patterns: `stored`, by the paper's `formula`, and as `released`."""

@@ -70,6 +70,11 @@ def add_boundary_tokens(
     return wrapped, bounds
 
 
+def boundary_places(num_rows: int, num_boundary_rows: int) -> tuple[int, int]:
+    """Which of so many rows, boundary tokens last, stand before and after a document."""
+    return num_rows - num_boundary_rows, num_rows - 1
+
+
 def firing_thresholds(
     scores: Tensor, algebra: Semiring, rules: Sequence[RulePattern | None] = ()
 ) -> tuple[Tensor, Tensor, Tensor]:

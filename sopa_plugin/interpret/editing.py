@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sopa_plugin.data.tokenizers import normalized
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError
@@ -205,9 +206,7 @@ def reword(
     for word, tokens in zip(wanted, subject.words(list(wanted)), strict=True):
         if len(tokens) != 1:
             raise UserError(f"expected one word, found {word!r}, which is {len(tokens)} tokens")
-    backend: Any = getattr(subject.model.tokenizer, "backend_tokenizer", None)
-    normal = getattr(getattr(backend, "normalizer", None), "normalize_str", str)
-    tests = [one_of(frozenset([normal(word)])) for word in wanted]
+    tests = [one_of(frozenset([normalized(subject.model.tokenizer, word)])) for word in wanted]
     rules = _rules(subject)
     rules = replace(rules, asked=tuple(dict.fromkeys([*rules.asked, *tests])))
     model = subject.model.with_rules(rules)

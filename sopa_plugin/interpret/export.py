@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from sopa_plugin.data.tokenizers import folds_case
 from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError, shortened
 from sopa_plugin.interpret.leave_one_out import DocumentScores, LeaveOneOut
@@ -30,7 +31,6 @@ from sopa_plugin.interpret.markup import CONTINUES
 from sopa_plugin.interpret.matching import ArcScores
 from sopa_plugin.interpret.runs import RunReader
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.models.neural_model import folds_case
 from sopa_plugin.rules import Rule, Rules
 from sopa_plugin.rules.automaton import DoesNotFit, HardPattern, Item, fit
 from sopa_plugin.rules.matching import RuleMatcher
@@ -488,11 +488,7 @@ def _decided(subject: ModelSubject, texts: Sequence[str]) -> Tensor:
 
 def _agreement(rules: Rules, subject: ModelSubject, texts: Sequence[str]) -> float:
     """The share of texts on which the label of most votes is the model's."""
-    votes = torch.zeros(len(rules.rules), len(rules.labels), dtype=torch.double)
-    for number, rule in enumerate(rules.rules):
-        votes[number, rules.labels.index(rule.label)] += rule.weight
-        for other in set(rule.over) & set(rules.labels):
-            votes[number, rules.labels.index(other)] -= 1
+    votes = torch.tensor(rules.votes(rules.labels), dtype=torch.double)
     counted = RuleMatcher(rules.rules).fires(split(subject, texts)).double() @ votes
     said = torch.tensor([subject.labels.index(label) for label in rules.labels])
     return float((said[counted.argmax(dim=1)] == _decided(subject, texts)).double().mean())

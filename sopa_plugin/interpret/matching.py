@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
+from sopa_plugin.encoders.sopa_layers import add_boundary_tokens, boundary_places
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import Match, Step
 from sopa_plugin.interpret.subject import Encoded, Subject
@@ -77,7 +77,7 @@ class ArcScores:
             scores, epsilon = encoded.arcs
             index, offsets = encoded.index, encoded.offsets
             if width:
-                places = encoder.boundary_places(len(scores))
+                places = boundary_places(len(scores), encoder.num_boundary_rows)
                 index, offsets = add_boundary_tokens(index, offsets, places, width)
             arcs = Arcs(scores, index, offsets, epsilon)
         path_arcs = arcs

@@ -43,8 +43,6 @@ class Model(Registrable):
 
     default_implementation: ClassVar[str | None] = "text_classifier"
     handed_over: ClassVar[frozenset[str]] = frozenset({"tokenizer", "labels"})
-    most_looked_at: ClassVar[int] = 2000
-    """Texts that `look_at` wants at most."""
 
     tokenizer: PreTrainedTokenizerBase
     labels: list[str]

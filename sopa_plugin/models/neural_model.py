@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer
+from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, folds_case
 from sopa_plugin.embedders import TokenEmbedder, configured
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
@@ -115,7 +115,7 @@ class NeuralModel(Model):
         model = cls._begun(
             words, {"type": "sopa", "patterns": {}}, "linear", split, list(rules.labels), rules
         )
-        model.look_at(texts[: cls.most_looked_at])
+        model.look_at(texts)
         return model
 
     @classmethod
@@ -272,8 +272,3 @@ def _former_rows(tokenizer: RuleTokenizer, former: Any) -> list[int]:
             asked = former.by_answers.questions.tests
             rows[row] = former.by_answers.row_of("".join(found[test] for test in asked))
     return rows
-
-
-def folds_case(tokenizer: PreTrainedTokenizerBase) -> bool:
-    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
-    return normalizer is not None and normalizer.normalize_str("A") == "a"

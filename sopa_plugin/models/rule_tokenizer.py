@@ -15,6 +15,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from sopa_plugin.data.tokenizers import normalized
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import tests_of
 from sopa_plugin.rules.unknown import UnknownWords
@@ -62,10 +63,9 @@ class RuleTokenizer(PreTrainedTokenizerFast):
         )
 
     def _numbered(self, ids: Sequence[int], words: Sequence[str]) -> list[int]:
-        normalizer = self.backend_tokenizer.normalizer
-        normal = (lambda word: word) if normalizer is None else normalizer.normalize_str
+        unknown, backend = self.unk_token_id, self.backend_tokenizer
         return [
-            self.by_answers.row(normal(word)) if each == self.unk_token_id else each
+            self.by_answers.row(normalized(backend, word)) if each == unknown else each
             for each, word in zip(ids, words, strict=True)
         ]
 

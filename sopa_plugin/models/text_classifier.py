@@ -50,6 +50,9 @@ from sopa_plugin.registry import check_imported, imported_only
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import RuleEmbedder, patterns_of, settle_votes, started, tests_of
 
+MOST_LOOKED_AT = 2000
+"""Texts that a model which begins as rules looks at, at most."""
+
 _ROWS_AT_ONCE = 4096
 _MEANS = "document_vector_means"  # key of the record in config.json
 
@@ -186,7 +189,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         head: Any = self.head
         encoder: Any = self.encoder
         if self.config.rules is not None and len(texts):
-            documents = self.encode_texts(texts[: self.most_looked_at])
+            documents = self.encode_texts(texts[:MOST_LOOKED_AT])
             settle_votes(head.output, encoder, self.document_vectors(documents).cpu())
 
     def document_vectors(self, documents: Documents) -> Tensor:

@@ -232,6 +232,13 @@ class Rules:
         labels = [rule.label for rule in self.rules]
         return tuple(dict.fromkeys([*labels, *([self.fallback] if self.fallback else [])]))
 
+    def votes(self, labels: Sequence[str]) -> list[list[float]]:
+        """What each rule that fires adds to the votes of `labels`, `[rules][labels]`."""
+        return [
+            [rule.weight * (label == rule.label) - (label in rule.over) for label in labels]
+            for rule in self.rules
+        ]
+
     @property
     def words(self) -> list[str]:
         """The words that rules name, each once."""

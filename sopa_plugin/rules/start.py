@@ -137,17 +137,14 @@ def start_votes(head: nn.Linear, encoder: SopaEncoder, rules: Rules, labels: Seq
     head.bias.fill_(-_ORDER * VOTE)
     for place, label in enumerate(rules.labels):
         head.bias[numbers[label]] = -_ORDER * VOTE * place / len(rules.labels)
+    votes = VOTE * torch.tensor(rules.votes(labels))
     for pattern, of in enumerate(encoder.rules):
         if of is None:
             continue
         if of.rule < 0:
             head.weight[numbers[rules.fallback or ""], pattern] = VOTE
-            continue
-        rule = rules.rules[of.rule]
-        head.weight[numbers[rule.label], pattern] += VOTE * rule.weight
-        for other in rule.over:
-            if other in numbers:
-                head.weight[numbers[other], pattern] -= VOTE
+        else:
+            head.weight[:, pattern] = votes[of.rule]
 
 
 @torch.no_grad()

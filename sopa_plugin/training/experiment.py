@@ -180,7 +180,7 @@ class Experiment:
         if start is not None:
             _take_weights(model, start, str(self.init_from))
         else:
-            model.look_at(data["train"][: model.most_looked_at]["text"])
+            model.look_at(data["train"]["text"])
         trainer = self.trainer.construct()
         trainer.set_up(model, run)
         return data, model, trainer

@@ -80,7 +80,13 @@ def rules(tmp_path: Path) -> Rules:
         {"label": "good", "pattern": [{"LOWER": {"IN": ["good", "great"]}}]},
         {"label": "place", "pattern": where},
         {"label": "place", "pattern": "the city", "weight": 0.5},
-    ).deciding("bad", {})
+    ).deciding("bad", {"bad": ["good"]})  # said twice, it takes one vote
+
+
+def test_a_rule_has_one_vote_and_takes_one(rules: Rules) -> None:
+    assert rules.votes(["good", "other", "bad", "place"]) == [
+        *([-1, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0.5])
+    ]
 
 
 def test_rules_without_a_label_decide_as_they_vote(rules: Rules) -> None:
