@@ -76,6 +76,14 @@ def _where(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return found.wrong() if args.wrong else found
 
 
+def _compare(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    from sopa_plugin.interpret.runs import RunReader
+
+    device = choose_device(args.device)
+    other = RunReader(args.other, args.replacement or "next", device, args.accept_changed)
+    return reader.compare(other, args.data, args.split or "dev")
+
+
 def _mask(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.edit(args.names, {}, args.serialization_dir)
 
@@ -174,6 +182,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_data(where, "dev")
     _finish(where, _where, ("text", "json", "html"))
 
+    compared = actions.add_parser("compare", help="two models side by side: labels that flip")
+    compared.add_argument("other", metavar="OTHER", help="the folder of another run")
+    _add_data(compared, "dev")
+    _finish(compared, _compare, ("text", "json", "html"))
+
     mask = actions.add_parser(
         "mask", aliases=["silence"], help="hold patterns at their means; what changes on dev"
     )
@@ -216,7 +229,7 @@ def _parser() -> argparse.ArgumentParser:
             metavar="DIR",
             help="save the edited model in this new folder",
         )
-        _finish(editor, act, ("text", "json"))
+        _finish(editor, act, ("text", "json", "html"))
     return parser
 
 
@@ -239,7 +252,7 @@ def _finish(
 ) -> None:
     """What all actions have; `explain` does the work, its result can be written as `forms`."""
     parser.set_defaults(explain=explain, forms=forms, replacement=None)
-    if explain in (_patterns, _document, _report, _mask):
+    if explain in (_patterns, _document, _report, _compare, _mask):
         parser.add_argument(
             "--replacement",
             choices=("mean", "no_match", "zero") + ("next",) * (explain is not _mask),

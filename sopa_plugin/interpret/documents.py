@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
 
 from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.leave_one_out import Spans
 from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
@@ -83,13 +84,14 @@ def largest(
     return tuple(islice(shown, count))
 
 
-def spans_for(contributions: Sequence[Contribution], target: str) -> tuple[tuple[int, int], ...]:
-    """Where the phrases are of those `contributions` that speak for `target`: `start, end`."""
-    return tuple(
-        (item.match.start, item.match.end)
-        for item in contributions
-        if item.match and item.effect[target] > 0
-    )
+def speaking(contributions: Sequence[Contribution], target: str) -> tuple[Contribution, ...]:
+    """Those of a phrase that speak for `target`."""
+    return tuple(item for item in contributions if item.match and item.effect[target] > 0)
+
+
+def spans_of(contributions: Sequence[Contribution]) -> Spans:
+    """Where the phrases are of `contributions`: `start, end`."""
+    return tuple((item.match.start, item.match.end) for item in contributions if item.match)
 
 
 class Span(NamedTuple):
@@ -154,9 +156,14 @@ class DocumentExplanation(Explanation):
         return largest(self.contributions, self.target, self.shown_patterns)
 
     @property
-    def phrases(self) -> tuple[tuple[int, int], ...]:
-        """Where the shown phrases are that speak for the target: `start, end`."""
-        return spans_for(self.shown, self.target)
+    def reasons(self) -> tuple[Contribution, ...]:
+        """The shown contributions of a phrase that speak for the target."""
+        return speaking(self.shown, self.target)
+
+    @property
+    def phrases(self) -> Spans:
+        """Where their phrases are."""
+        return spans_of(self.reasons)
 
     @property
     def largest(self) -> float:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,9 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import LinearHead
-from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.comparison import Comparison
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
-from sopa_plugin.interpret.markup import paint, side, signed, visible
+from sopa_plugin.interpret.markup import fold, paint, signed, visible
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import settle_votes, tests_of
@@ -293,31 +293,16 @@ def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:
     return dict(edits)
 
 
-class Changed(NamedTuple):
-    """A document of the dev set to which the edited model gives another label."""
-
-    document: int
-    text: str
-    gold: str
-    before: str
-    after: str
-
-
 @dataclass(frozen=True, repr=False)
-class Edited(Explanation):
+class Edited(Comparison):
     """What editing patterns changed on the dev set.
 
     Arguments:
         edits: by pattern, what was done.
-        before, after: figures of the dev set.
-        changed: the documents whose label changed.
         folder: where the edited model was saved.
     """
 
     edits: Edits
-    before: dict[str, Any]
-    after: dict[str, Any]
-    changed: tuple[Changed, ...]
     folder: Path | None
 
     @property
@@ -329,44 +314,31 @@ class Edited(Explanation):
         needed = "" if self._is_rewritten else ": these patterns are needed"
         return f"WARNING: dev accuracy falls by {-points:.1f} points{needed}"
 
+    @property
+    def told(self) -> list[str]:
+        """What was done, in words."""
+        told = {"no_match": "matches nothing"}
+        return [
+            f"{name} {told.get(edit, edit) if isinstance(edit, str) else f'held at {edit:g}'}"
+            for name, edit in self.edits.items()
+        ]
+
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "edits": self.edits,
-            "before": self.before,
-            "after": self.after,
-            "warning": self.warning,
-            "changed": [each._asdict() for each in self.changed],
-            "folder": None if self.folder is None else str(self.folder),
-        }
+        folder = None if self.folder is None else str(self.folder)
+        done = {"edits": self.edits, "warning": self.warning, "folder": folder}
+        return super().to_dict() | done
 
     def to_text(self, color: bool = False) -> str:
         edited = "1 pattern" if len(self.edits) == 1 else f"{len(self.edits)} patterns"
-        lines = [f"{edited} edited: {', '.join(self._told())}"]
-        if self.warning:
-            lines.append(paint(self.warning, "against", color))
-        for key in ("dev_accuracy", "dev_macro_f1", "dev_loss"):
-            change = signed(self.after[key] - self.before[key], 4)
-            name = key.replace("_", " ")
-            figures = f"{self.before[key]:.4f} -> {self.after[key]:.4f}"
-            lines.append(f"{name:>14}  {figures}  ({change})")
-        of = f"of {self.before['dev_examples']:,} dev documents"
-        lines.append(f"another label for {len(self.changed):,} {of}")
-        for each in sorted(self.changed, key=lambda each: each.after == each.gold):
-            right = each.after == each.gold
-            way = f"{visible(each.before)} -> {visible(each.after)}"
-            way = paint(f"{'right' if right else 'wrong'}: {way}", side(right - 0.5), color)
-            gold = "" if each.gold in each[3:] else f" (labelled {visible(each.gold)})"
-            lines.append(f"  {way}{gold}  {visible(each.text)}")
-        if self.folder is not None:
-            lines.append(f"saved in {self.folder}")
+        lines = [fold(visible(f"{edited} edited: {', '.join(self.told)}"), 2)]
+        lines += [paint(self.warning, "against", color)] * bool(self.warning)
+        lines.append(super().to_text(color))
+        lines += [f"saved in {self.folder}"] * (self.folder is not None)
         return "\n".join(lines)
 
-    def html_body(self) -> str:
-        raise UserError("an edit has no page: choose text or json")
-
-    def card(self, original: str) -> str:
+    def card(self) -> str:
         """The edited model's card."""
-        edits = "\n".join(f"- {each}" for each in self._told())
+        edits, original = "\n".join(f"- {each}" for each in self.told), self.names[0]
         what = "what these patterns match changes no prediction"
         what = "patterns were edited by hand" if self._is_rewritten else what
         before, after = self.before["dev_accuracy"], self.after["dev_accuracy"]
@@ -380,10 +352,3 @@ class Edited(Explanation):
     def _is_rewritten(self) -> bool:
         """Whether patterns were added or their arcs changed."""
         return any(isinstance(each, str) and each != "no_match" for each in self.edits.values())
-
-    def _told(self) -> list[str]:
-        told = {"no_match": "matches nothing"}
-        return [
-            f"{name} {told.get(edit, edit) if isinstance(edit, str) else f'held at {edit:g}'}"
-            for name, edit in self.edits.items()
-        ]

@@ -20,7 +20,8 @@ from sopa_plugin.interpret.documents import (
     Contribution,
     DocumentExplanation,
     largest,
-    spans_for,
+    spans_of,
+    speaking,
 )
 from sopa_plugin.interpret.leave_one_out import (
     DocumentScores,
@@ -296,7 +297,7 @@ class Explainer:
             )
         ]
         contributions.sort(key=lambda item: -abs(item.effect[target]))
-        phrases = spans_for(largest(contributions, target, shown), target)
+        phrases = spans_of(speaking(largest(contributions, target, shown), target))
         return DocumentExplanation(
             words,
             dict(zip(labels, probabilities, strict=True)),

@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import cache
+from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -171,6 +172,16 @@ def wrap(words: Mapping[int, tuple[float, float]], room: float) -> list[dict[int
         lines[-1][word] = start
         end = start + width
     return lines
+
+
+def fold(text: str, indent: int = 0) -> str:
+    """Running text in lines no wider than the terminal, all but the first indented."""
+    words = text.split(" ")
+    sizes = {i: (1.0, columns(word)) for i, word in enumerate(words)}
+    sizes[0] = 0.0, sizes[0][1] - indent  # the first line has more room
+    lines = wrap(sizes, get_terminal_size().columns - indent)
+    first, *rest = (" ".join(words[i] for i in line) for line in lines)
+    return "\n".join([first, *(" " * indent + line.strip() for line in rest)])
 
 
 def shorten(text: str, width: int) -> str:

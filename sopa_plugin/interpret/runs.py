@@ -10,28 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import write_file
 from sopa_plugin.interpret.activations import StateActivations
+from sopa_plugin.interpret.comparison import Comparison, compare
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
-from sopa_plugin.interpret.editing import (
-    Changed,
-    Edited,
-    Edits,
-    hold,
-    mask,
-    refit,
-)
+from sopa_plugin.interpret.editing import Edited, Edits, hold, mask, refit
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.metrics import split_metrics
 from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, dataset_reader
 
 logger = logging.getLogger(__name__)
@@ -185,29 +175,36 @@ class RunReader:
         if folder is not None and folder.exists() and (folder.is_file() or any(folder.iterdir())):
             raise UserError(f"{folder}: exists already; an edited model is saved in a new folder")
         texts, gold = self.examples(None, "dev")
-        before = self.subject.model.log_probabilities(texts)
         edits: Edits = {}
-        if rewrite is not None:
+        self._take_means()
+        if rewrite is None:
+            edited = self.subject.copied()
+        else:
             train, labels = self.examples(None, "train")
-            self.subject, edits = rewrite(self.subject, train)
-        elif names:
-            self._take_means()
-        means = self.explainer.means if rewrite is None else self.subject.means
-        held = mask(self.subject, names, self.explainer.replacement, means)
+            edited, edits = rewrite(self.subject, train)
+        means = self.explainer.means if rewrite is None else edited.means
+        held = mask(edited, names, self.explainer.replacement, means)
         if refitted:
-            refit(self.subject, next(iter(edits)), train, labels)
-        edits |= held | hold(self.subject, values)
-        after = self.subject.model.log_probabilities(texts)
-        edited = Edited(
-            edits,
-            split_metrics("dev", before, gold),
-            split_metrics("dev", after, gold),
-            self._changed(texts, gold, before, after),
-            folder,
-        )
+            refit(edited, next(iter(edits)), train, labels)
+        edits |= held | hold(edited, values)
+        name = self.folder.resolve().name
+        sides = Explainer(self.subject, means=self.explainer.means), Explainer(edited, means=means)
+        compared = compare(*sides, texts, gold, (name, f"{name}, edited"))
+        found = Edited(**vars(compared), edits=edits, folder=folder)
         if folder is not None:
-            self._save(edited, folder)
-        return edited
+            self._save(edited, found, folder)
+        return found
+
+    def compare(self, other: RunReader, data: str | None, split: str) -> Comparison:
+        """This model and that of another run on `split` of this run's own data, or on `data`."""
+        texts, gold = self.examples(data, split)
+        names = self.folder.resolve().name, other.folder.resolve().name
+        if names[0] == names[1]:
+            names = str(self.folder), str(other.folder)
+        for reader in (self, other):
+            reader._take_means()
+        split = split if data is None else "data"
+        return compare(self.explainer, other.explainer, texts, gold, names, split)
 
     def _take_means(self, wanted: bool = False) -> None:
         """Where the run was saved without means that are wanted, takes those of its data."""
@@ -229,21 +226,12 @@ class RunReader:
         logger.warning(told, self.folder, split)
         self.explainer.use_means_of(texts)
 
-    def _changed(
-        self, texts: Sequence[str], gold: Sequence[int], *found: NDArray[np.floating]
-    ) -> tuple[Changed, ...]:
-        """The documents with other labels after than before; log-probabilities of both."""
-        numbers = np.stack([gold, *(each.argmax(axis=1) for each in found)], axis=1)
-        labels = np.array(self.subject.labels)[numbers].tolist()
-        differ = np.flatnonzero(numbers[:, 1] != numbers[:, 2]).tolist()
-        return tuple(Changed(n, texts[n], *labels[n]) for n in differ)
-
-    def _save(self, edited: Edited, output: Path) -> None:
+    def _save(self, subject: ModelSubject, edited: Edited, output: Path) -> None:
         output.mkdir(parents=True, exist_ok=True)
-        self.subject.model.save(output)
+        subject.model.save(output)
         shutil.copyfile(self.folder / CONFIG, output / CONFIG)
         mode = (output / CONFIG).stat().st_mode
         for file in output.iterdir():
             file.chmod(mode)  # safetensors would keep its files to their owner
-        write_file(output / CARD, edited.card(self.folder.resolve().name))
+        write_file(output / CARD, edited.card())
         write_file(output / METRICS, json.dumps(edited.after, indent=2) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -275,6 +276,11 @@ class ModelSubject(Subject):
         subject = cls(model)
         subject.prepare()
         return subject
+
+    def copied(self) -> ModelSubject:
+        """A copy to edit: its encoder and head are its own, embedder and tokenizer are shared."""
+        shared = self.model.embedder, self.model.tokenizer
+        return ModelSubject(copy.deepcopy(self.model, {id(each): each for each in shared}))
 
     def prepare(self) -> None:
         """Compiles the model, if it can be and is not yet: words are then only looked up."""

@@ -12,7 +12,7 @@ from torch import nn
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.editing import Changed, Edited, hold, mask
+from sopa_plugin.interpret.editing import Edited, hold, mask
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier, load_model
 
@@ -88,24 +88,24 @@ def test_what_is_masked_is_held_at_the_mean_that_training_saved(
     assert np.allclose(loaded.log_probabilities(texts), expected.detach().numpy(), atol=1e-5)
 
 
-def test_an_edit_tells_what_it_changed_and_warns_of_a_loss() -> None:
+def test_an_edit_warns_of_a_loss() -> None:
     def figures(accuracy: float) -> dict[str, float]:
         return {"dev_accuracy": accuracy, "dev_macro_f1": 0.5, "dev_loss": 1.0, "dev_examples": 200}
 
-    changed = (Changed(3, "fine", "good", "bad", "good"), Changed(5, "dull", "bad", "bad", "good"))
-    edited = Edited({"2-1": 0.5}, figures(0.8), figures(0.785), changed, None)
-    lines = edited.to_text().splitlines()
-    assert lines[1] == "WARNING: dev accuracy falls by 1.5 points: these patterns are needed"
-    assert "    dev loss  1.0000 -> 1.0000  (0.0000)" in edited.to_text()
-    assert lines[-3:] == [
-        "another label for 2 of 200 dev documents",
-        "  wrong: bad -> good  dull",
-        "  right: bad -> good  fine",
+    def edited(accuracy: float) -> Edited:
+        compared = ("small", "small, edited"), "dev", figures(0.8), figures(accuracy)
+        return Edited(*compared, (), (), ((), ()), {"2-1": 0.5}, None)
+
+    lines = edited(0.785).to_text().splitlines()
+    assert lines[:2] == [
+        "1 pattern edited: 2-1 held at 0.5",
+        "WARNING: dev accuracy falls by 1.5 points: these patterns are needed",
     ]
-    assert edited.to_dict()["changed"][1]["document"] == 5
-    mild = Edited({"2-1": 0.5}, figures(0.8), figures(0.79), (), None)
-    assert mild.warning == ""
-    assert "WARNING" not in mild.to_text()
+    assert "      dev loss  1.0000 -> 1.0000  (0.0000)" in lines
+    assert lines[-3] == "another label for 0 of 200 dev documents"
+    assert edited(0.785).warning in edited(0.785).to_html()
+    assert edited(0.79).warning == ""
+    assert "WARNING" not in edited(0.79).to_text()
 
 
 @pytest.mark.parametrize("replacement", ["no_match", "zero"])

@@ -399,6 +399,32 @@ def test_masking_shows_dev_figures_and_saves_a_copy(
     assert again["document"] == 0
 
 
+def test_a_run_is_compared_with_its_masked_copy_as_masking_told(
+    call: Call, run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "edited"
+    masked = json.loads(call("mask", "2-1", "4-3", "--format", "json", "-s", str(copy)))
+    found = json.loads(call("compare", str(copy), "--format", "json"))
+    assert found["names"] == ["small", "edited"]
+    assert found["before"] == masked["before"]
+    assert found["after"]["dev_loss"] == pytest.approx(masked["after"]["dev_loss"], abs=1e-6)
+    ways = [
+        [each[key] for key in ("document", "gold", "before", "after")] for each in found["changed"]
+    ]
+    assert ways == [
+        [each[key] for key in ("document", "gold", "before", "after")] for each in masked["changed"]
+    ]
+    effects = {each["pattern"]: each["after"]["effect"] for each in found["patterns"]}
+    assert list(effects["2-1"].values()) == pytest.approx([0, 0], abs=1e-6)
+    assert call("compare", str(run)).startswith(f"{run} → {run}\n")
+    page = tmp_path / "compared.html"
+    for arguments in (("compare", str(copy), "--split", "train"), ("mask", "2-1")):
+        call(*arguments, "-o", str(page), "--force")
+        text = page.read_text(encoding="utf-8")
+        HTMLParser().feed(text)
+        assert "Labels that flip" in text
+
+
 def test_fixing_a_pattern_at_a_value(call: Call) -> None:
     text = call("fix", "2-1=0.5", "4-1=-1")
     assert text.startswith("2 patterns edited: 2-1 held at 0.5, 4-1 held at -1\n")

@@ -1,0 +1,290 @@
+"""Two models side by side on the same labelled documents: labels that flip, and patterns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sopa_plugin.errors import UserError
+from sopa_plugin.interpret.documents import Contribution, DocumentExplanation
+from sopa_plugin.interpret.explainer import Explainer
+from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.markup import (
+    SHOWN,
+    columns,
+    fold,
+    padded,
+    paint,
+    percent,
+    side,
+    signed,
+    visible,
+)
+from sopa_plugin.interpret.patterns import PatternReading
+from sopa_plugin.interpret.subject import ModelSubject
+from sopa_plugin.training.metrics import split_metrics
+
+PHRASES = 5
+"""Contributions to a document's label of which the phrases are told, at most."""
+
+Way = tuple[str, str, str]
+"""A document's own label, and those that the two models give it."""
+
+
+class Flip(NamedTuple):
+    """A document to which two models give different labels, with why each gives its own."""
+
+    text: str
+    before: DocumentExplanation
+    after: DocumentExplanation
+
+    @property
+    def way(self) -> Way:
+        """The labels."""
+        assert self.before.gold is not None
+        return self.before.gold, self.before.predicted, self.after.predicted
+
+    def to_dict(self) -> dict[str, Any]:
+        """The flip as plain values."""
+        gold, before, after = self.way
+        sides = {"before": self.before, "after": self.after}
+        return {
+            "document": self.before.document,
+            "text": self.text,
+            "gold": gold,
+            "before": before,
+            "after": after,
+            "probabilities": {name: each.probabilities for name, each in sides.items()},
+            "phrases": {
+                name: [item.to_dict() for item in each.reasons] for name, each in sides.items()
+            },
+        }
+
+
+class PatternPair(NamedTuple):
+    """A pattern of one model and that of the other which has its name and its length.
+
+    `agreement` is the correlation of their numbers in the document vectors, over all documents;
+    None where one is constant.
+    """
+
+    before: PatternReading
+    after: PatternReading
+    agreement: float | None
+
+    @property
+    def change(self) -> float:
+        """The largest change of the effect on a class."""
+        return max(
+            abs(self.after.effect[label] - effect) for label, effect in self.before.effect.items()
+        )
+
+    @property
+    def differs(self) -> bool:
+        """Whether that, the agreement or how often it fires shows in two decimals."""
+        fires = abs(self.after.fires - self.before.fires)
+        apart = 0.0 if self.agreement is None else 1 - self.agreement
+        return max(self.change, 100 * fires, apart) >= 0.005
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Agreement, effects, how often they fire and best phrases, in words."""
+        sides = self.before, self.after
+        found = [
+            [each.verdict for each in sides],
+            [percent(each.fires) for each in sides],
+            [each.matches[0].phrase if each.matches else "no match" for each in sides],
+        ]
+        agreement = "–" if self.agreement is None else signed(self.agreement)
+        return agreement, *(a if a == b else f"{a} → {b}" for a, b in found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pair as plain values."""
+        sides = {"before": self.before.to_dict(), "after": self.after.to_dict()}
+        return {"pattern": self.before.name, "agreement": self.agreement, **sides}
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Explanation):
+    """What two models make of the same labelled documents.
+
+    Arguments:
+        names: of the models.
+        split: of which set the documents are; figures are called after it (`dev_accuracy`).
+        before, after: figures of the one and the other.
+        changed: the documents whose label differs.
+        pairs: patterns of the same name and length, those first whose effects differ most.
+        alone: names of the patterns that only the one or only the other has.
+    """
+
+    template: ClassVar[str] = "comparison.html"
+
+    names: tuple[str, str]
+    split: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    changed: tuple[Flip, ...]
+    pairs: tuple[PatternPair, ...]
+    alone: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def title(self) -> str:
+        return f"{self.names[0]} → {self.names[1]}"
+
+    @property
+    def figures(self) -> dict[str, tuple[float, float]]:
+        """Accuracy, macro-F1 and loss of both, by name."""
+        keys = (f"{self.split}_{name}" for name in ("accuracy", "macro_f1", "loss"))
+        return {key.replace("_", " "): (self.before[key], self.after[key]) for key in keys}
+
+    @property
+    def flips(self) -> list[Flip]:
+        """The documents whose label differs, those first to which `after` gives a wrong one."""
+        return sorted(self.changed, key=lambda flip: flip.way[2] == flip.way[0])
+
+    @property
+    def directions(self) -> list[tuple[Way, int]]:
+        """How often labels differ in which way, the most frequent first."""
+        return Counter(flip.way for flip in self.changed).most_common()
+
+    @property
+    def about_flips(self) -> str:
+        """How many labels differ, and how many of them are right."""
+        of = f"{len(self.changed):,} of {self.before[f'{self.split}_examples']:,}"
+        right = [sum(flip.way[each] == flip.way[0] for flip in self.changed) for each in (2, 1)]
+        told = f": {right[0]:,} become right, {right[1]:,} were" if self.changed else ""
+        return f"another label for {of} {self.split} documents{told}"
+
+    @property
+    def differing(self) -> tuple[PatternPair, ...]:
+        """The pairs of patterns that differ."""
+        return tuple(pair for pair in self.pairs if pair.differs)
+
+    @property
+    def about_pairs(self) -> str:
+        """How many patterns correspond, and how many of these differ."""
+        told = f"{len(self.pairs)} patterns correspond by name and length"
+        told += f", {len(self.differing)} of them differ"
+        for name, alone in zip(self.names, self.alone, strict=True):
+            told += f"; {name} alone has {len(alone)}" if alone else ""
+        return told
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "names": list(self.names),
+            "split": self.split,
+            "before": self.before,
+            "after": self.after,
+            "changed": [flip.to_dict() for flip in self.changed],
+            "patterns": [pair.to_dict() for pair in self.pairs],
+            "alone": [list(each) for each in self.alone],
+        }
+
+    def to_text(self, color: bool = False) -> str:
+        lines = [paint(visible(self.title), "strong", color)]
+        for name, (one, two) in self.figures.items():
+            lines.append(f"{name:>14}  {one:.4f} -> {two:.4f}  ({signed(two - one, 4)})")
+        lines.append(self.about_flips)
+        for (gold, before, after), count in self.directions:
+            way = f"{visible(before)} -> {visible(after)}, labelled {visible(gold)}"
+            lines.append(f"  {count:>5,}  {paint(way, side((after == gold) - 0.5), color)}")
+        for flip in self.flips:
+            gold, before, after = flip.way
+            way = f"{'right' if after == gold else 'wrong'}: {visible(before)} -> {visible(after)}"
+            own = "" if gold in (before, after) else f" (labelled {visible(gold)})"
+            text = fold(f"  {way}{own}  {visible(flip.text)}", 4)
+            lines.append(text.replace(way, paint(way, side((after == gold) - 0.5), color), 1))
+            for each in (flip.before, flip.after):
+                told = f"{each.predicted} {percent(each.probabilities[each.predicted])}: "
+                told += " · ".join(map(_reason, each.reasons)) or "no phrase speaks for it"
+                lines.append(paint(fold(f"      {visible(told)}", 8), "muted", color))
+        lines += ["", self.about_pairs]
+        rows = [(pair.before.name, *map(visible, pair.facts)) for pair in self.differing[:SHOWN]]
+        if rows:
+            rows.insert(0, ("pattern", "agreement", "speaks for", "fires in", "best phrase"))
+            wide = [max(map(columns, column)) for column in zip(*rows, strict=True)][:-1]
+            for row in rows:
+                lines.append("  " + "  ".join(map(padded, row, wide)).rstrip())
+                lines.append(fold(" " * (wide[0] + 4) + row[-1], wide[0] + 6))
+            left_out = len(self.differing) - SHOWN
+            lines += [f"  … and {left_out} that differ less"] * (left_out > 0)
+        return "\n".join(lines)
+
+
+def _reason(item: Contribution) -> str:
+    assert item.match is not None
+    return f"{item.match.phrase} ({item.pattern})"
+
+
+def compare(
+    before: Explainer,
+    after: Explainer,
+    texts: Sequence[str],
+    gold: Sequence[int],
+    names: tuple[str, str],
+    split: str = "dev",
+) -> Comparison:
+    """Two classifiers on the same documents.
+
+    Arguments:
+        before, after: explainers of a `ModelSubject` each.
+        texts: the documents.
+        gold: the numbers of their labels, as `before` has them.
+        names: of the models.
+        split: of which set the documents are.
+
+    Raises:
+        UserError: The models have not the same labels.
+    """
+    labels, sides = before.subject.labels, (before, after)
+    if set(labels) != set(after.subject.labels):
+        other = ", ".join(after.subject.labels)
+        raise UserError(
+            f"{names[1]} has other labels ({other}) than {names[0]}: {', '.join(labels)}"
+        )
+    numbers = [after.subject.labels.index(label) for label in labels]
+    found, vectors = [], []
+    for each, order in zip(sides, (slice(None), numbers), strict=True):
+        assert isinstance(each.subject, ModelSubject)
+        model = each.subject.model
+        found.append(model.log_probabilities(texts)[:, order])
+        documents = model.document_vectors(model.encode_texts(texts)).double().cpu().numpy()
+        vectors.append(documents[:, list(each.subject.columns)])
+    differ = np.flatnonzero(found[0].argmax(axis=1) != found[1].argmax(axis=1))
+    flips = [
+        Flip(
+            texts[n],
+            *(
+                each.document(texts[n], gold=labels[gold[n]], shown=PHRASES, number=n)
+                for each in sides
+            ),
+        )
+        for n in differ.tolist()
+    ]
+    readings = [{it.name: it for it in each.patterns(texts, k=1, words=0)} for each in sides]
+    pairs = []
+    for name, pattern in readings[0].items():
+        twin = readings[1].get(name)
+        if twin is not None and twin.num_states == pattern.num_states:
+            scores = (
+                each[:, explainer.subject.number(name)]
+                for each, explainer in zip(vectors, sides, strict=True)
+            )
+            pairs.append(PatternPair(pattern, twin, _correlation(*scores)))
+    pairs.sort(key=lambda pair: -pair.change)
+    paired = {pair.before.name for pair in pairs}
+    one, two = (tuple(name for name in each.subject.names if name not in paired) for each in sides)
+    figures = [split_metrics(split, each, gold) for each in found]
+    return Comparison(names, split, figures[0], figures[1], tuple(flips), tuple(pairs), (one, two))
+
+
+def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float | None:
+    """Pearson's correlation; None where one of them is constant."""
+    if min(np.ptp(one), np.ptp(two)) == 0:
+        return None
+    return float(np.corrcoef(one, two)[0, 1])
