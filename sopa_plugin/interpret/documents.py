@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, groupby, islice, pairwise
 from shutil import get_terminal_size
 from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
@@ -129,6 +129,7 @@ class DocumentExplanation(Explanation):
         sufficiency: fall of the same when those words alone are kept; low where they suffice.
         document: the document's number in its data set.
         against: the label rather than which the target is explained; None: all others.
+        prior, odds: the target's log-odds before the document was read, and now.
     """
 
     template: ClassVar[str] = "document.html"
@@ -144,6 +145,13 @@ class DocumentExplanation(Explanation):
     sufficiency: float
     document: int = 0
     against: str | None = None
+    prior: float = 0.0
+    odds: float = 0.0
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes."""
+        return tuple(self.probabilities)
 
     @property
     def predicted(self) -> str:
@@ -166,9 +174,21 @@ class DocumentExplanation(Explanation):
         return spans_of(self.reasons)
 
     @property
-    def largest(self) -> float:
-        """The size of the largest contribution."""
-        return max((abs(item.effect[self.target]) for item in self.shown), default=1.0)
+    def is_wrong(self) -> bool:
+        """Whether another label is predicted than the document has, where that is known."""
+        return self.gold is not None and self.gold != self.predicted
+
+    @property
+    def way(self) -> list[tuple[float, float]]:
+        """From the prior to the decision: where each of its steps starts and ends, in log-odds.
+
+        The prior, the contributions shown, the sum of all others, what patterns do together that no
+        single one's contribution says, and the whole.
+        """
+        every = [item.effect[self.target] for item in self.contributions]
+        shown = [item.effect[self.target] for item in self.shown]
+        reached = accumulate([self.prior, *shown, sum(every) - sum(shown)])
+        return [*pairwise([0.0, *reached, self.odds]), (0.0, self.odds)]
 
     @property
     def text(self) -> str:
@@ -194,10 +214,9 @@ class DocumentExplanation(Explanation):
 
     @property
     def ranked(self) -> list[tuple[str, float]]:
-        """The most probable labels with their probabilities, where there are more than two."""
-        if len(self.probabilities) < 3:
-            return []
-        return sorted(self.probabilities.items(), key=lambda item: -item[1])[:LABELS]
+        """The most probable labels with their probabilities, and the document's own."""
+        ranked = sorted(self.probabilities.items(), key=lambda item: -item[1])
+        return [item for n, item in enumerate(ranked) if n < LABELS or item[0] == self.gold]
 
     @property
     def about(self) -> str:
@@ -255,6 +274,21 @@ class DocumentExplanation(Explanation):
         kept = sorted((near | after) & words.keys())
         return {i: words[i] if i in near else (True, "…") for i in kept}
 
+    @property
+    def marked(self) -> list[tuple[str, str]]:
+        """The words to be shown, as text in pieces: which side each speaks for, and the piece.
+
+        Of several contributions of the same word, the largest counts.
+        """
+        sides: dict[int, str] = {}
+        for span in sorted(self.spans(), key=lambda span: -span.rank):
+            sides |= dict.fromkeys(range(span.start, span.end), side(span.effect))
+        groups = groupby(self.words().items(), lambda word: sides.get(word[0], ""))
+        return [
+            (look, "".join(" " * blank + text for _, (blank, text) in words))
+            for look, words in groups
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "document": self.document,
@@ -267,6 +301,8 @@ class DocumentExplanation(Explanation):
             "replacement": self.replacement,
             "comprehensiveness": self.comprehensiveness,
             "sufficiency": self.sufficiency,
+            "prior": self.prior,
+            "log_odds": self.odds,
             "contributions": [item.to_dict() for item in self.contributions],
         }
 
@@ -308,13 +344,15 @@ class DocumentExplanation(Explanation):
 
     def _bars(self, color: bool) -> list[str]:
         """Probabilities as bars, where there are more than two labels."""
-        width = max((columns(visible(label)) for label, _ in self.ranked), default=0)
+        if len(self.probabilities) < 3:
+            return []
+        width = max(columns(visible(label)) for label, _ in self.ranked)
         lines = [
             f"  {padded(visible(label), width)}  {percent(share):>5}  "
             + paint("█" * round(30 * share), "for" if label == self.target else "muted", color)
             for label, share in self.ranked
         ]
-        return [*lines, ""] if lines else []
+        return [*lines, ""]
 
     def _underlined(self, color: bool) -> list[str]:
         """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""

@@ -31,10 +31,11 @@ from sopa_plugin.interpret.leave_one_out import (
     UseMeter,
     faithfulness,
     fires_in,
+    log_odds,
 )
 from sopa_plugin.interpret.match import Concordance, Match, Place
 from sopa_plugin.interpret.matching import ArcScores, TopMatches, spell, with_boundaries
-from sopa_plugin.interpret.patterns import PatternReading, PatternsReading
+from sopa_plugin.interpret.patterns import ALIKE, PatternReading, PatternsReading
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
 from sopa_plugin.wfsa import Ends, Semiring, trace
 from sopa_plugin.wfsa.reference import Recurrence
@@ -158,6 +159,7 @@ class Explainer:
         if self.replacement in ("mean", "next") and self.means is None:
             self.means = scores.document_vector_means()
         effects = scores.effects(self._leave_one_out()) if self.subject.labels else None
+        alike = self._alike(scores)
         uses = None if labelled is None else self._uses(scores, effects, *labelled)
         arcs = read_arcs(self.subject, self._vocabulary(sample), words) if words > 0 else None
         documents_read = max(len(scores.scores), 1)
@@ -176,6 +178,7 @@ class Explainer:
                 else dict(zip(self.subject.labels, effects[number].tolist(), strict=True)),
                 arcs[number] if arcs else (),
                 uses[number] if uses else None,
+                alike[number],
             )
             for number, (name, matches) in enumerate(
                 zip(self.subject.names, top.matches(), strict=True)
@@ -230,7 +233,9 @@ class Explainer:
             ranked.sort(key=lambda place: -place.match.score)
         names = subject.names
         return {
-            names[pattern]: Concordance(names[pattern], tuple(ranked), len(ranked), read)
+            names[pattern]: Concordance(
+                names[pattern], tuple(ranked), len(ranked), read, tuple(labels)
+            )
             for pattern, ranked in found.items()
         }
 
@@ -274,9 +279,10 @@ class Explainer:
         if against == target:
             raise UserError(f"{target} is explained against itself; name another label")
         competing = labels if against is None else (target, against)
-        leave_one_out = LeaveOneOut(
-            self.subject, self.replacement, self.means, [labels.index(each) for each in competing]
-        )
+        numbers = [labels.index(each) for each in competing]
+        prior = torch.zeros(len(labels)) if self.subject.prior is None else self.subject.prior
+        odds = log_odds(torch.stack([prior.to(logits), logits[0]])[:, numbers].double())
+        leave_one_out = LeaveOneOut(self.subject, self.replacement, self.means, numbers)
         effects = leave_one_out(scores, leave_one_out.instead(scored))[0]
         if not len(ids) and self.subject.prior is not None:
             effects[:] = 0.0  # no pattern was asked
@@ -309,6 +315,7 @@ class Explainer:
             *faithfulness(self.subject, ids, phrases, labels.index(target)),
             number,
             against,
+            *odds[:, competing.index(target)].tolist(),
         )
 
     @torch.no_grad()
@@ -356,6 +363,14 @@ class Explainer:
                 instead.append(scored.without_phrases.scores)
         given = torch.cat(instead) if with_next else None
         return DocumentScores(self.subject, torch.cat(scores), given)
+
+    def _alike(self, scores: DocumentScores) -> list[tuple[tuple[str, float], ...]]:
+        """Of each pattern, its near duplicates with their correlations, the nearest first."""
+        names = self.subject.names
+        return [
+            tuple((names[n], float(row[n])) for n in np.argsort(-row) if row[n] >= ALIKE)
+            for row in scores.correlations()
+        ]
 
     def _uses(
         self,

@@ -94,6 +94,14 @@ class DocumentScores:
         vectors = self.subject.document_vectors(self.scores).double()
         return vectors.sum(0) / max(len(vectors), 1)
 
+    @torch.no_grad()
+    def correlations(self) -> NDArray[np.float64]:
+        """How alike patterns are in what the head sees of them, `[K, K]`; 0 of one with itself."""
+        vectors = self.subject.document_vectors(self.scores).double() - self.document_vector_means()
+        vectors = torch.nn.functional.normalize(vectors, dim=0)[:, list(self.subject.columns)]
+        found: NDArray[np.float64] = (vectors.T @ vectors).fill_diagonal_(0.0).cpu().numpy()
+        return found
+
     def effects(self, leave_one_out: LeaveOneOut) -> NDArray[np.float64]:
         """Mean contributions `[K, labels]` over the documents in which each pattern fires."""
         documents, patterns = np.nonzero(self.fires)

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import cache
 from shutil import get_terminal_size
+from string import ascii_uppercase, digits
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -50,6 +51,12 @@ REPLACED = {
 SHOWN = 20
 """Places of a pattern that its card shows."""
 
+FIRST = 10
+"""Patterns that a page shows at once; of more, all are folded."""
+
+HUE, GOLDEN = 165, 137.5
+"""Degrees: the first class's hue, neither blue nor orange, and from one class's to the next."""
+
 CONTINUES = "##"
 """How a word piece that goes on with the word before it is written."""
 
@@ -85,9 +92,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = (number, signed, percent, mark, side, shorten, state_name, text_width)
+    shown = (number, signed, percent, mark, side, shorten, state_name, text_width, class_keys)
     environment.globals.update(
-        {each.__name__: each for each in shown}, REPLACED=REPLACED, SHOWN=SHOWN
+        {each.__name__: each for each in shown}, FIRST=FIRST, REPLACED=REPLACED, SHOWN=SHOWN
     )
     return environment
 
@@ -117,6 +124,29 @@ class Picture(NamedTuple):
     def svg(self, title: str, alone: bool = False) -> Markup:
         """The whole picture; `alone` in a file of its own, else in a page that has the style."""
         return render("picture.svg", it=self, title=title, style=style(page=False) if alone else "")
+
+
+class ClassKey(NamedTuple):
+    """What a class is known by besides its name: a letter and a hue in degrees."""
+
+    letter: str
+    hue: int
+
+
+@cache
+def class_keys(labels: tuple[str, ...]) -> dict[str, ClassKey]:
+    """A key for each of the `labels`: if one is left, a letter of its name, else any other."""
+    letters: dict[str, str] = {}
+    for others in ("", ascii_uppercase + digits):
+        for label in labels:
+            taken = set(letters.values())
+            free = (c for c in label.upper() + others if c.isalnum() and c not in taken)
+            if label not in letters and (letter := next(free, "")):
+                letters[label] = letter
+    return {
+        label: ClassKey(letters.get(label, str(number)), round(HUE + GOLDEN * number) % 360)
+        for number, label in enumerate(labels)
+    }
 
 
 def text_width(text: str, size: float) -> float:

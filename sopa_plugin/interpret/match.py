@@ -225,6 +225,7 @@ class Concordance(Explanation):
         places: one a document.
         fires: in how many documents it does, of which places of some may be left out.
         documents: how many were read.
+        labels: the classes.
     """
 
     template: ClassVar[str] = "concordance.html"
@@ -233,6 +234,7 @@ class Concordance(Explanation):
     places: tuple[Place, ...]
     fires: int
     documents: int
+    labels: tuple[str, ...]
 
     @property
     def title(self) -> str:

@@ -35,6 +35,9 @@ SIZE, SMALL, LINE, PAD, LETTERS = 13.0, 11.0, 17.0, 13.0, 22
 OFTEN, HARDLY = 0.25, 0.05
 """Shares of a pattern's matches from which on, and below which, one says what they do."""
 
+ALIKE = 0.5**0.5
+"""The correlation from which on patterns are near duplicates: half of their variance is shared."""
+
 GLOSS = 3
 """Words of an arc in a pattern's gloss."""
 
@@ -70,6 +73,8 @@ class PatternReading:
             empty where no head is read.
         arcs: every arc.
         use: what it does on labelled documents, if there are any.
+        alike: its near duplicates: patterns whose document scores correlate with its own, the
+            nearest first.
     """
 
     name: str
@@ -83,6 +88,7 @@ class PatternReading:
     effect: dict[str, float]
     arcs: tuple[ArcReading, ...] = ()
     use: Use | None = None
+    alike: tuple[tuple[str, float], ...] = ()
 
     @property
     def label(self) -> str | None:
@@ -114,7 +120,7 @@ class PatternReading:
     @property
     def facts(self) -> list[str]:
         """How often the pattern fires and what it scores, in words."""
-        found = [f"fires in {percent(self.fires)}", f"best {number(self.best)}"]
+        found = [f"fires in {percent(self.fires)}", f"best score {number(self.best)}"]
         found.append(f"mean {number(self.mean)}")
         return found + [f"matches in {percent(self.matched)}"] * (self.matched < 1)
 
@@ -134,7 +140,7 @@ class PatternReading:
             f"held at its mean: loss {signed(use.loss, 4)}, "
             f"accuracy {signed(100 * use.accuracy)} points",
             f"precision {percent(use.precision)}, recall {percent(use.recall)}",
-            f"in the top {TOP} of {percent(use.share)}",
+            f"among the {TOP} largest contributions in {percent(use.share)}",
         ]
         if not use.fired:
             found[1] = "fires nowhere there"
@@ -195,6 +201,7 @@ class PatternReading:
             "effect": self.effect,
             "use": self.use.to_dict() if self.use else None,
             "gloss": self.gloss,
+            "alike": dict(self.alike),
             "matches": [match.to_dict() for match in self.matches],
             "arcs": [arc.to_dict() for arc in self.arcs],
         }
@@ -294,6 +301,29 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
 
     def __iter__(self) -> Iterator[PatternReading]:
         return iter(self.patterns)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes; none where no head is read."""
+        return tuple(self.patterns[0].effect) if self.patterns else ()
+
+    @property
+    def by_label(self) -> dict[str | None, list[PatternReading]]:
+        """The patterns by the class that they speak for, in the order of the classes."""
+        groups = {label: [each for each in self if each.label == label] for label in self.labels}
+        return {label: some for label, some in groups.items() if some} or {None: list(self)}
+
+    @property
+    def duplicates(self) -> list[tuple[float, PatternReading, PatternReading]]:
+        """Near duplicates, each pair once, with their correlation, the nearest first."""
+        place = {pattern.name: n for n, pattern in enumerate(self)}
+        pairs = [
+            (correlation, pattern, self[name])
+            for pattern in self
+            for name, correlation in pattern.alike
+            if place[pattern.name] < place.get(name, 0)
+        ]
+        return sorted(pairs, key=lambda pair: -pair[0])
 
     @property
     def strongest(self) -> float:

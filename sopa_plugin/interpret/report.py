@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,17 @@ from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
-from sopa_plugin.interpret.markup import paint, signed, visible
+from sopa_plugin.interpret.markup import Picture, paint, render, signed, visible
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.metrics import classification_metrics
+from sopa_plugin.training.metrics import calibration, calibration_error, classification_metrics
 
 CHECKED = 100
 """Documents over which faithfulness is measured, spread evenly over the set."""
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 340.0, 230.0, 46.0, 52.0, 22.0, 40.0
+"""Of a chart, and what lies around its plane."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,52 @@ class Faithfulness:
     sufficiency: float
     random_comprehensiveness: float
     random_sufficiency: float
+
+
+class Line(NamedTuple):
+    """A line of a chart: what stands at its end, its points, the sizes of dots and what they say.
+
+    `look` is empty or `dashed`.
+    """
+
+    name: str
+    look: str
+    points: list[tuple[float, float]]
+    dots: Sequence[tuple[float, str]] = ()
+
+
+def chart(lines: Sequence[Line], across: str, up: str, note: tuple[float, str] | None) -> Picture:
+    """Lines over two axes, whose names are `across` and `up`; a note at a place of the first."""
+    places = [place for line in lines for place, _ in line.points]
+    values = [value for line in lines for _, value in line.points]
+    left, low = min(places), min(values)
+    right, high = max(*places, left + 1e-9), max(*values, low + 1e-9)
+    wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def x(value: float) -> float:
+        return LEFT + wide * (value - left) / (right - left)
+
+    def y(value: float) -> float:
+        return TOP + tall * (high - value) / (high - low)
+
+    drawn = [(line, [(x(a), y(b)) for a, b in line.points]) for line in lines]
+    elements = render(
+        "chart.svg",
+        lines=drawn,
+        box=(LEFT, TOP, wide, tall),
+        x_ticks=[(x(each), each) for each in _ticks(left, right)],
+        y_ticks=[(y(each), each) for each in _ticks(low, high)],
+        names=(across, up),
+        note=note and (x(note[0]), note[1]),
+    )
+    return Picture(WIDTH, HEIGHT, elements)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high`, five steps apart at most."""
+    size = 10.0 ** math.floor(math.log10(high - low))
+    step = next(size * each for each in (0.2, 0.5, 1, 2) if high - low <= 5.001 * size * each)
+    return [step * n for n in range(math.ceil(low / step), math.floor(high / step + 1e-6) + 1)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,9 +96,14 @@ class ModelReport(Explanation):
         patterns: all patterns, the most useful first.
         where: the places where each fires, by name.
         faithfulness: of the explanations of the predicted labels.
-        wrong: documents most surely given a wrong label.
+        errors: all documents given a wrong label, the surest first, with the contributions shown.
+        wrong: the first of these with all contributions.
         unsure: documents of which the model is least sure.
         right: for each label, documents that most surely and rightly got it.
+        bins: documents by the probability of their label (see `calibration`).
+        read: what the documents are.
+        losses: of the train and the dev set, epoch by epoch; none where they are not known.
+        best_epoch: of these the one whose model it is.
     """
 
     template: ClassVar[str] = "report.html"
@@ -60,9 +115,14 @@ class ModelReport(Explanation):
     patterns: PatternsReading
     where: Mapping[str, Concordance]
     faithfulness: Faithfulness
+    errors: tuple[DocumentExplanation, ...]
     wrong: tuple[DocumentExplanation, ...]
     unsure: tuple[DocumentExplanation, ...]
     right: tuple[DocumentExplanation, ...]
+    bins: tuple[tuple[float, float, float], ...]
+    read: str = "documents"
+    losses: tuple[tuple[float, float], ...] = ()
+    best_epoch: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -70,6 +130,20 @@ class ModelReport(Explanation):
             "labels": list(self.labels),
             "metrics": self.metrics,
             "confusion": [list(row) for row in self.confusion],
+            "calibration": [
+                dict(zip(("documents", "probability", "right"), each, strict=True))
+                for each in self.bins
+            ],
+            "errors": [
+                {
+                    "document": each.document,
+                    "gold": each.gold,
+                    "predicted": each.predicted,
+                    "probability": each.probabilities[each.predicted],
+                    "phrases": {i.pattern: i.match.phrase for i in each.shown if i.match},
+                }
+                for each in self.errors
+            ],
             "faithfulness": vars(self.faithfulness),
             **self.patterns.to_dict(),
             **{
@@ -86,12 +160,58 @@ class ModelReport(Explanation):
     def tiles(self) -> dict[str, str]:
         """The figures that stand first, in words."""
         return {
-            "accuracy": f"{100 * self.metrics['accuracy']:.1f} %",
-            "macro F1": f"{self.metrics['macro_f1']:.3f}",
-            "loss": f"{self.metrics['loss']:.3f}",
-            "documents": f"{int(self.metrics['examples']):,}",
+            "accuracy: documents labelled rightly": f"{100 * self.metrics['accuracy']:.1f} %",
+            "macro F1: mean over the classes": f"{self.metrics['macro_f1']:.3f}",
+            "loss: mean −log probability of the right label": f"{self.metrics['loss']:.3f}",
+            "calibration error": f"{100 * self.metrics['calibration_error']:.1f} %",
+            f"documents: {self.read}": f"{int(self.metrics['examples']):,}",
             "patterns": str(len(self.patterns)),
         }
+
+    @property
+    def confused(self) -> dict[str, dict[str, int]]:
+        """The documents by label and label given, without labels that no document has or gets."""
+        counts = zip(self.labels, zip(*self.confusion, strict=True), self.confusion, strict=True)
+        met = {label for label, given, own in counts if any((*given, *own))}
+        return {
+            label: {
+                each: count for each, count in zip(self.labels, row, strict=True) if each in met
+            }
+            for label, row in zip(self.labels, self.confusion, strict=True)
+            if label in met
+        }
+
+    @property
+    def training_curve(self) -> Picture | None:
+        """Loss by epoch, where it is known of several."""
+        sets = [
+            [(float(epoch), loss) for epoch, loss in enumerate(losses) if math.isfinite(loss)]
+            for losses in zip(*self.losses, strict=True)
+        ]
+        if not all(len(points) > 1 for points in sets) or not sets:
+            return None
+        lines = [Line("train", "dashed", sets[0]), Line("dev", "", sets[1])]
+        kept = self.best_epoch
+        note = None if kept is None else (float(kept), f"kept: epoch {kept}")
+        return chart(lines, "epoch", "loss", note)
+
+    @property
+    def calibration_curve(self) -> Picture:
+        """The share of right labels by their probability: a dot a bin, larger with more in it."""
+        bins = [(count, p / count, right / count) for count, p, right in self.bins if count]
+        most = max(count for count, _, _ in bins)
+        dots = [
+            (
+                1.5 + 5.5 * math.sqrt(count / most),
+                f"{count:,.0f} documents: {100 * p:.0f} % sure, {100 * right:.0f} % right",
+            )
+            for count, p, right in bins
+        ]
+        found = [(100 * p, 100 * right) for _, p, right in bins]
+        lowest = min(100.0 / len(self.labels), *found[0])
+        lines = [Line("", "dashed", [(lowest, lowest), (100.0, 100.0)])]
+        lines.append(Line("", "", found, dots))
+        return chart(lines, "probability of the label, %", "right, %", None)
 
     @property
     def examples(self) -> dict[str, tuple[DocumentExplanation, ...]]:
@@ -135,6 +255,7 @@ def read_model(
     k: int = 5,
     examples: int = 5,
     shown: int = 10,
+    **told: Any,
 ) -> ModelReport:
     """The report of a classifier.
 
@@ -148,6 +269,7 @@ def read_model(
         examples: documents wrong and unsure, at most so many of each, and as many right, shared
             out over the labels, at least one of each.
         shown: contributions drawn of each document.
+        told: what the report says of the run besides: `read`, `losses` and `best_epoch`.
     """
     assert isinstance(explainer.subject, ModelSubject)
     patterns = explainer.patterns(pattern_texts, k, labelled=(texts, gold))
@@ -158,11 +280,9 @@ def read_model(
     np.add.at(confusion, (true, predicted), 1)
     sure = log_probabilities.max(axis=1)
 
-    def explain(numbers: NDArray[np.int64]) -> tuple[DocumentExplanation, ...]:
-        return tuple(
-            explainer.document(texts[n], gold=labels[true[n]], shown=shown, number=int(n))
-            for n in numbers[:examples].tolist()
-        )
+    def explain(numbers: NDArray[np.int64]) -> Iterator[DocumentExplanation]:
+        for n in numbers.tolist():
+            yield explainer.document(texts[n], gold=labels[true[n]], shown=shown, number=n)
 
     surest = np.argsort(-sure, kind="stable")
     right = [
@@ -170,17 +290,22 @@ def read_model(
         for label in range(len(labels))
     ]
     per_label = max(1, examples // len(labels))
+    wrong = surest[(true != predicted)[surest]]
+    metrics = classification_metrics(log_probabilities, true)
     return ModelReport(
         name,
         labels,
-        classification_metrics(log_probabilities, true),
+        metrics | {"calibration_error": calibration_error(log_probabilities, true)},
         tuple(tuple(row) for row in confusion.tolist()),
         patterns,
         explainer.where(texts, gold, {each.name: each.threshold for each in patterns}),
         _faithfulness(explainer, texts, shown),
-        explain(surest[(true != predicted)[surest]]),
-        explain(surest[::-1]),
+        tuple(replace(each, contributions=each.shown) for each in explain(wrong)),
+        tuple(explain(wrong[:examples])),
+        tuple(explain(surest[::-1][:examples])),
         tuple(each for numbers in right for each in explain(numbers[:per_label])),
+        tuple(map(tuple, calibration(log_probabilities, true).tolist())),
+        **told,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import write_file
+from sopa_plugin.files import read_json, write_file
 from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.comparison import Comparison, compare
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
@@ -22,7 +22,7 @@ from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.run_folder import CARD, CONFIG, METRICS, dataset_reader
+from sopa_plugin.training.run_folder import CARD, CONFIG, EPOCHS, METRICS, dataset_reader
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,24 @@ class RunReader:
         texts, gold = self.examples(data, split)
         name, (train, _) = self.folder.resolve().name, self.examples(None, "train")
         self._take_means(True)
-        return read_model(self.explainer, name, texts, gold, train, k, examples, shown)
+        told = {"read": f"the {split} set" if data is None else Path(data).name}
+        return read_model(
+            self.explainer, name, texts, gold, train, k, examples, shown, **told, **self._losses()
+        )
+
+    def _losses(self) -> dict[str, Any]:
+        """What the folder tells of each epoch's loss; an edited copy has no epochs."""
+        file = self.folder / EPOCHS
+        try:
+            epochs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            losses = [(float(e["training_loss"]), float(e["validation_loss"])) for e in epochs]
+            best = int(read_json(self.folder / METRICS, "the metrics of a run")["best_epoch"])
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, UserError) as error:
+            logger.warning("%s: no training curve is drawn (%s)", file, error)
+            return {}
+        return {"losses": tuple(losses), "best_epoch": best}
 
     def edit(
         self,

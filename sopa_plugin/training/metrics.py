@@ -86,20 +86,31 @@ def detailed_metrics(
     }
 
 
-def calibration_error(
-    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer]
-) -> float:
-    """Expected calibration error: how far the probability of an answer is from its being right.
+def calibration(
+    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer] | Sequence[int]
+) -> NDArray[np.float64]:
+    """Examples by the probability of their answers, in 15 bins of equal width, `[bins, 3]`.
 
-    The mean over examples of |share of right answers - mean probability| in the example's bin, one
-    of 15 of equal width (Guo et al. 2017, "On Calibration of Modern Neural Networks", Eq. 3).
+    Of each bin the number of examples, the sum of their probabilities, and how many are right.
     """
     probabilities = np.exp(log_probabilities.max(axis=1))
     right = log_probabilities.argmax(axis=1) == labels
     # a bin ends with its upper edge
     bins = np.clip(np.ceil(probabilities * BINS).astype(int) - 1, 0, BINS - 1)
-    gaps = np.bincount(bins, weights=right - probabilities, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(labels))
+    weights = (np.ones(len(bins)), probabilities, right)
+    return np.stack([np.bincount(bins, each, BINS) for each in weights], axis=1)
+
+
+def calibration_error(
+    log_probabilities: NDArray[np.floating], labels: NDArray[np.integer] | Sequence[int]
+) -> float:
+    """Expected calibration error: how far the probability of an answer is from its being right.
+
+    The mean over examples of |share of right answers - mean probability| in the example's bin
+    (Guo et al. 2017, "On Calibration of Modern Neural Networks", Eq. 3).
+    """
+    _, probabilities, right = calibration(log_probabilities, labels).T
+    return float(np.abs(right - probabilities).sum() / len(labels))
 
 
 def fit_temperature(

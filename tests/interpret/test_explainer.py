@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.leave_one_out import LeaveOneOut, faithfulness, random_spans
 from sopa_plugin.interpret.matching import ArcScores
+from sopa_plugin.models import TextClassifier
 
 
 def probabilities(explainer: Explainer, words: list[str]) -> np.ndarray:
@@ -68,11 +70,54 @@ def test_one_label_rather_than_another(
     told = f"; explained: neutral {share[1]:.0%} rather than negative {share[0]:.0%}"
     assert told.replace("%", " %") in found.to_text().splitlines()[0]
     assert "█" in found.to_text()
-    assert found.html_body().count('class="whole"') == 3
+    assert found.html_body().count('class="bar class"') == 3
     with pytest.raises(UserError, match="neutral is explained against itself"):
         explainer.document(words, target="neutral", against="neutral")
     with pytest.raises(UserError, match="no label 'other'"):
         explainer.document(words, against="other")
+
+
+@pytest.mark.parametrize("against", [None, "neutral"])
+def test_the_way_from_the_prior_to_the_decision(
+    against: str | None, make_model: Callable[..., TextClassifier]
+) -> None:
+    model = make_model()
+    model.class_log_prior.copy_(torch.tensor([0.5, 0.3, 0.2]).log())
+    explainer = Explainer.from_model(model)
+    text = "a very dull film , never funny"
+    found = explainer.document(text, "positive", shown=2, against=against)
+    p = found.probabilities
+    rest, prior_rest = (1 - p["positive"], 0.8) if against is None else (p[against], 0.3)
+    assert found.odds == pytest.approx(np.log(p["positive"] / rest), abs=1e-4)
+    assert found.prior == pytest.approx(np.log(0.2 / prior_rest), abs=1e-5)
+    steps = [end - start for start, end in found.way]
+    effects = [each.effect["positive"] for each in found.contributions]
+    assert steps[1:3] == pytest.approx([each.effect["positive"] for each in found.shown])
+    assert steps[3] == pytest.approx(sum(effects) - sum(steps[1:3]))
+    assert sum(steps[:-1]) == pytest.approx(steps[-1]) == pytest.approx(found.odds)
+    assert all(a[1] == b[0] for a, b in pairwise(found.way[:-1]))
+
+
+def test_near_duplicates_are_found(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer(patterns={2: 3})
+    encoder = explainer.subject.encoder
+    with torch.no_grad():
+        for parameter in encoder.arcs.parameters():  # 2-3 does what 2-1 does
+            parameter[2] = parameter[0]
+    encoded = explainer.subject.read(documents)
+    vectors = encoder.forward_packed(*encoded[:3]).detach().numpy()
+    expected = np.corrcoef(vectors.T)
+    scores = explainer._scores(scored for _, scored in explainer._read_all(documents))
+    assert scores.correlations() == pytest.approx(expected - np.eye(3), abs=1e-5)
+    reading = explainer.patterns(documents)
+    assert next(name for name, _ in reading["2-1"].alike) == "2-3"
+    (correlation, one, other), *_ = reading.duplicates
+    assert {one.name, other.name} == {"2-1", "2-3"}
+    assert correlation == pytest.approx(1.0)
+    assert all(found >= 0.5**0.5 for found, *_ in reading.duplicates)
+    assert len(reading.duplicates) == (np.triu(expected, 1) >= 0.5**0.5).sum()
 
 
 def test_an_empty_document(make_explainer: Callable[..., Explainer]) -> None:

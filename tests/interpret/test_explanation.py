@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,8 +16,8 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
-from sopa_plugin.interpret.markup import style, text_width
-from sopa_plugin.interpret.report import Faithfulness, ModelReport
+from sopa_plugin.interpret.markup import style, text_width, visible
+from sopa_plugin.interpret.report import Faithfulness, Line, ModelReport, chart
 
 HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "'", "{{7*7}}", "\x00", "\ud800"]
 HOSTILE += ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\rover", "\x7f", "new\nline", "\u202eturned"]
@@ -40,6 +42,7 @@ def hostile(
     thresholds = {each.name: each.threshold for each in patterns}
     where = explainer.where([words, HOSTILE], [0, 2], thresholds)
     metrics = {"accuracy": 1.0, "macro_f1": 1.0, "loss": 0.1, "examples": 1}
+    metrics["calibration_error"] = 0.1
     confusion, faithful = ((1, 0, 0),) * 3, Faithfulness(1, 0, 0, 0, 0)
     return {
         "concordance": max(where.values(), key=lambda each: len(each.places)),
@@ -50,7 +53,8 @@ def hostile(
         "documents": DocumentExplanations((document, explainer.document(["bad"]))),
         "report": ModelReport(
             "\x1b[H<b>model", tuple(LABELS), metrics, confusion, patterns, where, faithful,
-            (document,), (document,), (),
+            (document,), (document,), (document,), (), ((1, 0.9, 0), (3, 2.9, 2)),
+            "<b>.csv\x1b", ((0.9, 0.8), (0.5, math.nan), (0.4, 0.6)), 1,
         ),
     }  # fmt: skip
 
@@ -120,11 +124,93 @@ def test_a_python_terminal_shows_the_text(kind: str, hostile: dict[str, Explanat
     assert repr(hostile[kind]) == hostile[kind].to_text()
 
 
-def test_effects_on_many_classes_are_a_map(hostile: dict[str, Explanation]) -> None:
-    root = ElementTree.fromstring(f"<div>{hostile['report'].html_body()}</div>")
-    cells = [e.get("style") for e in root.iter("td") if "color-mix" in e.get("style", "")]
-    assert len(cells) == 5 * 3
-    assert any("60%" in each for each in cells)
+def body(explanation: Explanation) -> ElementTree.Element:
+    return ElementTree.fromstring(f"<div>{explanation.html_body()}</div>")
+
+
+def test_effects_and_confusions_are_shaded(hostile: dict[str, Explanation]) -> None:
+    report = hostile["report"]
+    confused, effects = (
+        [e.get("style", "") for e in table.iter("td") if "--shade" in e.get("style", "")]
+        for table in body(report).iter("table")
+        if table.find(".//td[@style]") is not None and table.find(".//td/table") is None
+        and any("--shade" in e.get("style", "") for e in table.iter("td"))
+    )  # fmt: skip
+    assert len(confused) == 3 * 3  # of each label one document, all given the first
+    assert [each.split(";")[0] for each in confused[:2]] == ["--shade:50%", "--shade:0%"]
+    assert ["blue" in each for each in confused[::3]] == [True, False, False]
+    assert len(effects) == 5 * 3
+    assert any("--shade:50%" in each for each in effects)
+
+
+def test_classes_without_documents_are_left_out_of_the_confusions(
+    hostile: dict[str, Explanation],
+) -> None:
+    report = replace(hostile["report"], confusion=((2, 0, 1), (0, 0, 0), (0, 0, 0)))
+    assert report.confused == {
+        LABELS[0]: {LABELS[0]: 2, LABELS[2]: 1},
+        LABELS[2]: {LABELS[0]: 0, LABELS[2]: 0},
+    }
+    assert "1 classes are left out" in report.html_body()
+
+
+@pytest.mark.parametrize("kind", ["document", "report", "concordance"])
+def test_classes_have_a_letter_and_a_hue(kind: str, hostile: dict[str, Explanation]) -> None:
+    root = body(hostile[kind])
+    found = {
+        e.get("title"): (e.text, e.get("style"))
+        for e in root.iter("b")
+        if e.get("class") == "class"
+    }
+    assert found
+    names = [visible(label) for label in LABELS]
+    assert [found[name][0] for name in names if name in found] == [
+        letter for name, letter in zip(names, "3NP", strict=True) if name in found
+    ]
+    assert len({hue for _, hue in found.values()}) == len(found)
+
+
+def test_links_lead_from_phrases_to_cards_and_from_places_to_errors(
+    hostile: dict[str, Explanation],
+) -> None:
+    root = body(hostile["report"])
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    links = {link.get("href").removeprefix("#") for link in root.iter("a")}
+    assert len(ids) == len(set(ids))
+    assert links <= set(ids)
+    assert {"pattern-5-1", "error-0", "errors", "examples-1"} <= links
+    # a link opens what it leads into: the facts of a card, not the card
+    parents = {child: parent for parent in root.iter() for child in parent}
+    (card,) = (parents[each] for each in root.iter() if each.get("id") == "pattern-5-1")
+    assert card.tag == "details"
+    assert card.get("open") is None
+
+
+def test_a_chart_lies_within_its_box() -> None:
+    points = [(0.0, 3.0), (7.0, -0.25), (11.0, 1.0)]
+    made = chart([Line("it", "dashed", points, [(2.0, "a <dot>")] * 3)], "a", "b", (7.0, "kept"))
+    root = ElementTree.fromstring(made.svg("Chart"))
+    drawn = [
+        tuple(map(float, each.split(",")))
+        for each in root.find(".//{*}polyline").attrib["points"].split()
+    ]
+    assert [x for x, _ in drawn] == sorted(x for x, _ in drawn)
+    assert min(y for _, y in drawn) == drawn[0][1]
+    assert max(y for _, y in drawn) == drawn[1][1]
+    assert all(0 < x < made.width and 0 < y < made.height for x, y in drawn)
+    assert len(root.findall(".//{*}circle")) == 3
+    ticks = {each.text for each in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"0", "5", "10", "1", "2", "3", "it", "kept"} <= ticks
+    flat = chart([Line("", "", [(1.0, 0.5), (2.0, 0.5)])], "a", "b", None)
+    check_static(ElementTree.fromstring(flat.svg("Chart")))
+
+
+def test_the_calibration_curve_has_a_dot_for_each_bin_with_documents(
+    hostile: dict[str, Explanation],
+) -> None:
+    svg = hostile["report"].calibration_curve.svg("Curve")
+    says = [each.text for each in ElementTree.fromstring(svg).iterfind(".//{*}circle/{*}title")]
+    assert says == ["1 documents: 90 % sure, 0 % right", "3 documents: 97 % sure, 67 % right"]
 
 
 LABEL = "more recommendable than anything else that was seen this year"

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from sopa_plugin.interpret.markup import (
+    class_keys,
     columns,
     mark,
     number,
@@ -38,6 +39,15 @@ def test_widths() -> None:
     assert text_width("👩\u200d👩\u200d👧", 10) == text_width("👩", 10)
     assert columns("日本") == 4
     assert columns("e\u0301") == 1
+
+
+def test_each_class_has_a_letter_and_a_hue_of_its_own() -> None:
+    names = ("flight", "airfare", "flight_time", "fare", "a+b", "אב", "+", "12")
+    keys = class_keys(names)
+    assert "".join(key.letter for key in keys.values()) == "FALRBאC1"
+    assert len({key.hue for key in keys.values()}) == len(names)
+    many = class_keys(tuple(f"class {n}" for n in range(60)))
+    assert len({key.letter for key in many.values()}) == 60
 
 
 def test_words_are_wrapped_where_they_would_not_fit() -> None:

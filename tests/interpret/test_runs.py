@@ -334,6 +334,15 @@ def test_a_report_is_one_page_with_all_of_it(call: Call, run: Path, tmp_path: Pa
         assert document["gold"] != document["predicted"]
     for document in found["right"]:
         assert document["gold"] == document["predicted"]
+    wrong = found["metrics"]["examples"] * (1 - found["metrics"]["accuracy"])
+    assert len(found["errors"]) == round(wrong) == text.count('class="error"')
+    assert [each["document"] for each in found["errors"][:2]] == [
+        each["document"] for each in found["wrong"]
+    ]
+    assert sum(each["documents"] for each in found["calibration"]) == found["metrics"]["examples"]
+    error = metrics["best_validation_calibration_error"]
+    assert found["metrics"]["calibration_error"] == pytest.approx(error, abs=1e-4)
+    assert f"kept: epoch {metrics['best_epoch']}" in text
     sure = [max(each["probabilities"].values()) for each in found["unsure"]]
     assert sure == sorted(sure)
     assert len(found["unsure"]) == 2
@@ -341,6 +350,20 @@ def test_a_report_is_one_page_with_all_of_it(call: Call, run: Path, tmp_path: Pa
         UserError, match=r"as text, json, html; .* \(\.txt, \.json, \.html, \.htm\),"
     ):
         call("report", "-o", str(tmp_path / "report.svg"))
+
+
+@pytest.mark.parametrize("content", [None, '{"training_loss": 1}\n', "[" * 9999, "\x00", "[1]"])
+def test_a_report_does_without_a_training_curve(
+    content: str | None, run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / "epochs.jsonl").unlink()
+    if content is not None:
+        (copy / "epochs.jsonl").write_text(content)
+    page = RunReader(copy).report(None, "dev", 1, 1, 1).to_html()
+    assert "How it was trained" not in page
+    assert ("no training curve is drawn" in caplog.text) == (content is not None)
 
 
 def test_a_concordance_of_wrong_labels(call: Call, run: Path, tmp_path: Path) -> None:
