@@ -7,6 +7,7 @@ import logging
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from operator import index
 from pathlib import Path
 from typing import Any, Self
 
@@ -98,7 +99,10 @@ class CompiledClassifier(nn.Module):
         self.labels = list(settings.labels)
         self.words = words
         # The arcs are not used: they are in the table.
-        rules = [RulePattern(*rule) for rule in settings.rules]
+        rules = [
+            RulePattern(name, index(states), index(rule), sure)
+            for name, states, rule, sure in settings.rules
+        ]
         encoder = SopaEncoder.from_params(settings.encoder, input_dim=2, rules=rules)
         self.layout = encoder.layout
         self.semiring = encoder.options.semiring
@@ -247,8 +251,8 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
         check_labels(record["labels"], str(file))
         words = _words(tensors, record["words"])
         settings = Settings(**{key: record[key] for key in _SETTINGS if key in record})
-        for name in ("encoder", "head"):
-            check_sizes(record[name], (each.shape for each in tensors.values()), f"{file}: {name}")
+        for name, config in vars(settings).items():
+            check_sizes(config, (each.shape for each in tensors.values()), f"{file}: {name}")
         with imported_only():
             compiled = CompiledClassifier(settings, words, len(tensors["table"]))
         if words.num_ids + compiled.num_boundary_rows > len(tensors["table"]):

@@ -22,6 +22,7 @@ from sopa_plugin.files import (
     write_digests,
 )
 from sopa_plugin.registry import Registrable, check_imported, imported_only, imported_plugins
+from sopa_plugin.rules import Rules
 
 CONFIG_FILE = "config.json"
 FEATURES_FILE = "features.json"
@@ -33,8 +34,8 @@ class Model(Registrable):
     """A text classifier, from raw text to probabilities.
 
     What trains it is another part (`sopa_plugin.training.Trainer`); run folders, metrics,
-    `evaluate` and `predict` know it by this interface alone. The builder hands over the tokenizer
-    and the class names.
+    `evaluate` and `predict` know it by this interface alone. The builder hands over the tokenizer,
+    the class names and what `read_rules` gave.
 
     Attributes:
         tokenizer: what splits text into tokens; saved with the model.
@@ -42,7 +43,7 @@ class Model(Registrable):
     """
 
     default_implementation: ClassVar[str | None] = "text_classifier"
-    handed_over: ClassVar[frozenset[str]] = frozenset({"tokenizer", "labels"})
+    handed_over: ClassVar[frozenset[str]] = frozenset({"tokenizer", "labels", "rules_read"})
 
     tokenizer: PreTrainedTokenizerBase
     labels: list[str]
@@ -58,14 +59,13 @@ class Model(Registrable):
         return None
 
     @classmethod
-    def own_words(cls, params: Mapping[str, Any]) -> Sequence[str]:
-        """Words that a model of these `params` needs in its vocabulary."""
-        return ()
+    def read_rules(cls, params: Mapping[str, Any]) -> Rules | None:
+        """The rules that a model of these `params` begins as.
 
-    @classmethod
-    def own_labels(cls, params: Mapping[str, Any]) -> Sequence[str]:
-        """Labels that a model of these `params` has, whether there are texts of them or not."""
-        return ()
+        It needs their words in its vocabulary, and has their labels whether there are texts of them
+        or not.
+        """
+        return None
 
     def look_at(self, texts: Sequence[str]) -> None:
         """Shows the model the training texts, once, before it is trained."""

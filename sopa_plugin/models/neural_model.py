@@ -91,9 +91,13 @@ class NeuralModel(Model):
         rules: LocalFile | None = None,
         fallback: str | None = None,
         precedence: dict[str, list[str]] | None = None,
+        rules_read: Rules | None = None,
     ) -> Self:
         """A model to be trained: reads the files that the embedder's config names, and rules."""
-        given = None if rules is None else _read_rules(rules, fallback, precedence)
+        given = rules_read
+        if given is None:
+            params = {"rules": rules, "fallback": fallback, "precedence": precedence}
+            given = cls.read_rules(params)
         return cls._begun(embedder.params, encoder.params, head.params, tokenizer, labels, given)
 
     @classmethod
@@ -221,18 +225,11 @@ class NeuralModel(Model):
         yield from _unsuited(params)
 
     @classmethod
-    def own_words(cls, params: Mapping[str, Any]) -> list[str]:
-        """The words that its rules name."""
-        given = params.get("rules")
-        return [] if given is None else Rules.read(given).words
-
-    @classmethod
-    def own_labels(cls, params: Mapping[str, Any]) -> Sequence[str]:
-        """The labels that its rules vote for."""
-        given = params.get("rules")
-        if given is None:
-            return ()
-        return _read_rules(given, params["fallback"], params["precedence"]).labels
+    def read_rules(cls, params: Mapping[str, Any]) -> Rules | None:
+        """The rules in the file that a config names; raises `UserError` for those that are none."""
+        if params.get("rules") is None:
+            return None
+        return Rules.read(params["rules"]).deciding(params["fallback"], params["precedence"] or {})
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
@@ -254,12 +251,6 @@ def _unsuited(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"{part}.{key}", f"with rules, expected {expected}"
                 if key == "type":  # another has other arguments
                     break
-
-
-def _read_rules(
-    path: str, fallback: str | None, precedence: Mapping[str, Sequence[str]] | None
-) -> Rules:
-    return Rules.read(path).deciding(fallback, precedence or {})
 
 
 def _former_rows(tokenizer: RuleTokenizer, former: Any) -> list[int]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sopa_plugin.errors import UserError, shortened
+from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.rules.automaton import MOST_PATTERNS, DoesNotFit, HardPattern, Item, fit
 from sopa_plugin.rules.tokens import ANY, END, START, Condition, TokenTest, one_of, read_token
 
@@ -220,7 +220,17 @@ class Rules:
         Arguments:
             fallback: the label where no rule fires.
             precedence: of a label, those that lose a vote where one of its rules fires.
+
+        Raises:
+            UserError: `precedence` names a label that no rule votes for.
         """
+        known = dict.fromkeys(rule.label for rule in self.rules)
+        for label in itertools.chain(precedence, *precedence.values()):
+            if label not in known:
+                raise UserError(
+                    f"model.precedence: no rule has the label {shortened(label)}; expected one of "
+                    f"{listed(known)}"
+                )
         rules = (
             replace(rule, over=(*rule.over, *precedence.get(rule.label, ()))) for rule in self.rules
         )
@@ -271,10 +281,11 @@ class Rules:
         return models.TextClassifier.from_rules(self, texts, vectors, tokenizer, lowercase)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, for a saved model."""
+        """As plain values, for a saved model; of the file, the name without its folder."""
         rules = [rule.to_json() for rule in self.rules]
         asked = [test.to_json() for test in self.asked]
-        return {"rules": rules, "source": self.source, "fallback": self.fallback, "asked": asked}
+        source = Path(self.source).name
+        return {"rules": rules, "source": source, "fallback": self.fallback, "asked": asked}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Rules:

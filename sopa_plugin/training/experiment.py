@@ -172,11 +172,13 @@ class Experiment:
         data = self.dataset.read()
         _check_data(data, self.dataset.unseen_classes == "keep")
         start = None if self.init_from is None else load_model(self.init_from)
-        tokenizer = self._build_tokenizer(data) if start is None else start.tokenizer
         params = fill_defaults(Model, self.model.params)
-        data = with_labels(data, Model.by_name(params["type"]).own_labels(params))
+        rules = Model.by_name(params["type"]).read_rules(params)
+        words = [] if rules is None else rules.words
+        tokenizer = self._build_tokenizer(data, words) if start is None else start.tokenizer
+        data = with_labels(data, () if rules is None else rules.labels)
         labels = data["train"].features["label"].names
-        model = self.model.construct(tokenizer=tokenizer, labels=labels)
+        model = self.model.construct(tokenizer=tokenizer, labels=labels, rules_read=rules)
         if start is not None:
             _take_weights(model, start, str(self.init_from))
         else:
@@ -185,12 +187,15 @@ class Experiment:
         trainer.set_up(model, run)
         return data, model, trainer
 
-    def _build_tokenizer(self, data: DatasetDict) -> PreTrainedTokenizerBase:
+    def _build_tokenizer(
+        self, data: DatasetDict, also: Sequence[str] = ()
+    ) -> PreTrainedTokenizerBase:
+        """The tokenizer of the data, which knows some words besides."""
         params = fill_defaults(Model, self.model.params)
         model, tokenizer = Model.by_name(params["type"]), self.tokenizer.construct()
         train: Sequence[str] = data["train"]["text"]
-        if own := model.own_words(params):
-            train = [*train[:], *[" ".join(own)] * getattr(tokenizer, "min_count", 1)]
+        if also:
+            train = [*train[:], *[" ".join(also)] * getattr(tokenizer, "min_count", 1)]
         return build_tokenizer(
             tokenizer,
             train,

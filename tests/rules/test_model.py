@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from sopa_plugin.compiled import load_compiled
+from sopa_plugin.compiled.classifier import save_compiled
 from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
@@ -166,13 +171,30 @@ def test_saved_models_hold_their_rules(rules: Rules, tmp_path: Path) -> None:
     folder.mkdir()
     model.save(folder)
     for again in (load_model(folder), TextClassifier.from_pretrained(folder)):
-        assert Rules.from_json(again.config.rules) == Rules(rules.rules, (), rules.source, "bad")
+        assert Rules.from_json(again.config.rules) == Rules(rules.rules, (), "rules.jsonl", "bad")
+    for file in folder.iterdir():
+        assert str(tmp_path).encode() not in file.read_bytes(), file
     expected = model.log_probabilities(texts)
     np.testing.assert_allclose(load_model(folder).log_probabilities(texts), expected, atol=1e-6)
     damaged = rules.to_json()
     damaged["rules"][0]["patterns"][0]["loops"] = []
     with pytest.raises(UserError, match="rules of a saved model cannot be read"):
         Rules.from_json(damaged)
+
+
+@pytest.mark.parametrize("states", [10**12, 1e12, float("nan"), -1, "3"])
+def test_a_compiled_model_s_rules_are_of_its_size(
+    states: Any, rules: Rules, tmp_path: Path
+) -> None:
+    save_compiled(rules.to_model().to_compiled(), tmp_path)
+    file = tmp_path / "compiled.safetensors"
+    with safe_open(file, framework="pt") as opened:
+        (metadata,) = opened.metadata().values()
+    record = json.loads(metadata)
+    record["rules"][0][1] = states
+    save_file(load_file(file), file, {"sopa_plugin": json.dumps(record)})
+    with pytest.raises(UserError, match=r"rules\.0\.1: expected a size|damaged|at least 2 states"):
+        load_compiled(tmp_path, accept_changed=True)
 
 
 ENCODER = {"type": "sopa", "patterns": {"2": 2}}
@@ -251,6 +273,30 @@ def test_labels_of_rules_alone_become_classes(tmp_path: Path) -> None:
 )
 def test_what_does_not_go_with_rules_is_refused(model: dict[str, Any], path: str) -> None:
     assert path in [problem.path for problem in check(Experiment, changed(model))]
+
+
+@pytest.mark.parametrize(
+    "precedence", [{"positiv": ["negative"]}, {"negative": ["positive", "positiv"]}]
+)
+def test_labels_that_go_before_others_are_those_of_rules(
+    precedence: dict[str, list[str]], tmp_path: Path
+) -> None:
+    expected = "model.precedence: no rule has the label 'positiv'; expected one of 'positive', 'neg"
+    with pytest.raises(UserError, match=re.escape(expected)):
+        run_experiment(changed({"precedence": precedence}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_reads_its_rules_once(tmp_path: Path) -> None:
+    """What is written to a pipe can be read once alone."""
+    reads, writes = os.pipe()
+    with open(writes, "wb") as pipe:
+        pipe.write(FILMS.read_bytes())
+    file = tmp_path / "rules.jsonl"
+    file.symlink_to(f"/dev/fd/{reads}")
+    metrics = run_experiment(changed({"rules": str(file)}), tmp_path / "run")
+    os.close(reads)
+    assert metrics["test_accuracy"] >= 0.65
 
 
 def test_an_anchor_needs_rules(tmp_path: Path) -> None:
