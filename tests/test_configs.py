@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sopa_plugin import init
 from sopa_plugin.cli import build_from_file
 from sopa_plugin.comparisons import Description, Search
 from sopa_plugin.comparisons.description import Cell
@@ -51,6 +52,26 @@ def test_library_and_the_self_contained_example_agree(monkeypatch):
     other = load_config(ROOT / "configs" / "sopa_roc.jsonnet")
     for key in ("model", "trainer", "seed"):
         assert other[key] == example[key]
+
+
+def test_the_default_setting_is_the_same_wherever_it_is_written(monkeypatch, tmp_path):
+    """Chosen once for all data sets: configs/experiments/README.md, "One default"."""
+    monkeypatch.setenv("SOPA_SST", "trees")  # the sample has batches of its own
+    data = tmp_path / "texts.csv"
+    data.write_text("text,label\n" + "".join(f"film {n},{n % 2}\n" for n in range(2000)))
+    own = str(tmp_path / "own.jsonnet")
+    init.main([own, "--data", str(data), "--vectors", "fixtures/vectors.txt"])
+    one_default = load_config(ROOT / "configs" / "experiments" / "one_default.jsonnet")
+    written = [load_config(ROOT / "configs" / f"sopa_{name}.jsonnet") for name in DATA]
+    written += [load_config(own), one_default["models"][0]["config"]]
+    for config in written:
+        model, trainer = config["model"], config["trainer"]
+        assert model["head"] == {"type": "linear"}
+        assert model["encoder"]["patterns"] == {"4": 40, "3": 40, "2": 40}
+        assert model["encoder"]["dropout"] == 0.1
+        assert model["embedder"]["whiten"] == 1
+        assert trainer["batch_size"] == 50
+        assert trainer["optimizer"] == {"type": "adam", "lr": 0.0035, "fused": True}
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
