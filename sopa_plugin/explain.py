@@ -84,6 +84,10 @@ def _compare(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.compare(other, args.data, args.split or "dev")
 
 
+def _rules(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    return reader.rules(args.data, args.split or "train")
+
+
 def _mask(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.edit(args.names, {}, args.serialization_dir)
 
@@ -186,6 +190,12 @@ def _parser() -> argparse.ArgumentParser:
     compared.add_argument("other", metavar="OTHER", help="the folder of another run")
     _add_data(compared, "dev")
     _finish(compared, _compare, ("text", "json", "html"))
+
+    rules = actions.add_parser(
+        "rules", help="what training made of the rules that a model began as"
+    )
+    _add_data(rules, "train")
+    _finish(rules, _rules, ("text", "json", "html"))
 
     mask = actions.add_parser(
         "mask", aliases=["silence"], help="hold patterns at their means; what changes on dev"

@@ -21,7 +21,6 @@ from sopa_plugin.interpret.comparison import Comparison
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
 from sopa_plugin.interpret.markup import fold, paint, signed, visible
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import settle_votes, tests_of
 from sopa_plugin.rules.tokens import one_of
 
@@ -156,7 +155,7 @@ def add_rule(
     if label not in subject.labels:
         known = ", ".join(subject.labels)
         raise UserError(f"the label '{label}' is unknown to the model; expected {known}")
-    rules = _rules(subject).adding(text, label)
+    rules = subject.rules.adding(text, label)
     model, rule = subject.model.with_rules(rules), rules.rules[-1]
     documents = model.encode_texts(texts)
     vectors = model.document_vectors(documents).cpu()
@@ -207,7 +206,7 @@ def reword(
         if len(tokens) != 1:
             raise UserError(f"expected one word, found {word!r}, which is {len(tokens)} tokens")
     tests = [one_of(frozenset([normalized(subject.model.tokenizer, word)])) for word in wanted]
-    rules = _rules(subject)
+    rules = subject.rules
     rules = replace(rules, asked=tuple(dict.fromkeys([*rules.asked, *tests])))
     model = subject.model.with_rules(rules)
     first, asked = model.embedder.vectors.get_output_dim(), tests_of(rules)
@@ -262,15 +261,9 @@ def refit(subject: ModelSubject, name: str, texts: Sequence[str], gold: Sequence
         head.output.bias.sub_(change[:, 0] * usual)
 
 
-def _rules(subject: ModelSubject) -> Rules:
-    """What the model has of rules."""
-    given = subject.model.config.rules
-    return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
-
-
 def _patterns_of(subject: ModelSubject, name: str) -> list[int]:
     """The patterns of the rule called `name`, or the one pattern."""
-    rules = [rule.name for rule in _rules(subject).rules]
+    rules = [rule.name for rule in subject.rules.rules]
     if name not in rules:
         return [subject.number(name)]
     number = rules.index(name)

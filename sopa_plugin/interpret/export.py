@@ -37,7 +37,7 @@ from sopa_plugin.rules.matching import RuleMatcher
 from sopa_plugin.rules.rule import SYMBOLS, is_plain
 from sopa_plugin.rules.start import patterns_of
 from sopa_plugin.rules.tokens import ANY, END, START, Condition, TokenTest, one_of
-from sopa_plugin.wfsa import Arcs, Ends, arcs_taken, document_scores
+from sopa_plugin.wfsa import Arcs, document_scores
 from sopa_plugin.wfsa.layout import Block
 
 SIZES = (1, 2, 3, 4, 6, 8, 11, 15, 20, 30, 50)
@@ -86,7 +86,7 @@ class _Texts:
         self.effects = torch.from_numpy(seen.effects(means))
         self.alike = seen.best - seen.mean <= 1e-5 * np.abs(seen.best)  # but for rounding
         self.fires, self.layout = torch.from_numpy(seen.fires), scored.layout
-        self.texts = split(subject, texts)
+        self.texts = subject.normal_words(texts)
         tokens = [word for text in self.texts for word in text]
         distinct, first, numbers, self.counts = np.unique(
             np.array(tokens, dtype=object), True, True, True
@@ -97,10 +97,8 @@ class _Texts:
         self.consumed: dict[tuple[int, bool, int], Counter[int]] = defaultdict(Counter)
         self.skipped: Counter[tuple[int, int]] = Counter()
         documents, patterns = np.nonzero(seen.fires)
-        best = scored.best_matches
-        ends = Ends.of_best(best, scored.path_arcs.offsets, documents, patterns)
         index, _ = self.wrapped(scored.width)
-        taken = arcs_taken(scored.layout, best.steps.numpy(), ends)
+        taken = scored.taken(documents, patterns)
         for path, state, token, looped in zip(*(each.tolist() for each in taken), strict=True):
             pattern = int(patterns[path])
             if token < 0:
@@ -112,14 +110,6 @@ class _Texts:
         """Words' numbers `[M]`, boundaries' behind them, and where each text starts in these."""
         boundaries = len(self.words), len(self.words) + 1
         return add_boundary_tokens(*self._packed, boundaries, width) if width else self._packed
-
-
-def split(subject: ModelSubject, texts: Sequence[str]) -> list[tuple[str, ...]]:
-    """Texts as the words that rules are tried on, lower-cased where the model does so."""
-    folds = folds_case(subject.model.tokenizer)
-    return [
-        tuple(word.lower() if folds else word for word in text) for text in subject.words(texts)
-    ]
 
 
 class _Search:
@@ -373,8 +363,7 @@ def export(reader: RunReader, output: str | Path, data: str | None = None) -> Ex
     texts = None if subject.contextual else _Texts(subject, every)
     if texts is None or any(word.startswith(CONTINUES) for word in texts.words):
         raise UserError("this model reads pieces of words or their context; rules, single words")
-    given = subject.model.config.rules
-    hard = iter([pattern for _, pattern in patterns_of(Rules.from_json(given))] if given else ())
+    hard = iter([pattern for _, pattern in patterns_of(subject.rules)])
     began = [rule and next(hard) for rule in subject.encoder.rules]
     search = _Search(texts, began, folds_case(subject.model.tokenizer), as_regexes)
     unwritten: dict[str, str] = {}
@@ -489,7 +478,7 @@ def _decided(subject: ModelSubject, texts: Sequence[str]) -> Tensor:
 def _agreement(rules: Rules, subject: ModelSubject, texts: Sequence[str]) -> float:
     """The share of texts on which the label of most votes is the model's."""
     votes = torch.tensor(rules.votes(rules.labels), dtype=torch.double)
-    counted = RuleMatcher(rules.rules).fires(split(subject, texts)).double() @ votes
+    counted = RuleMatcher(rules.rules).fires(subject.normal_words(texts)).double() @ votes
     said = torch.tensor([subject.labels.index(label) for label in rules.labels])
     return float((said[counted.argmax(dim=1)] == _decided(subject, texts)).double().mean())
 

@@ -17,7 +17,6 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import arcs_of
 from sopa_plugin.interpret.matching import AFTER, BEFORE, ArcScores
 from sopa_plugin.interpret.subject import Subject
-from sopa_plugin.wfsa import Ends, arcs_taken
 
 Replacement = Literal["next", "no_match", "zero", "mean"]
 Spans = Sequence[tuple[int, int]]
@@ -330,9 +329,7 @@ class UseMeter:
         self, scored: ArcScores, documents: NDArray[np.int64], patterns: NDArray[np.int64]
     ) -> None:
         """Counts the arcs of the best matches of `patterns` in `documents`, and their words."""
-        found = scored.best_matches
-        ends = Ends.of_best(found, scored.path_arcs.offsets, documents, patterns)
-        taken = arcs_taken(scored.layout, found.steps.cpu().numpy(), ends)
+        taken = scored.taken(documents, patterns)
         # shape: [arcs taken]; numbers of `ARCS`
         kinds = np.where(taken.looped, 1, np.where(taken.tokens < 0, 2, 0))
         each = np.stack([taken.paths, patterns[taken.paths], kinds, taken.states])

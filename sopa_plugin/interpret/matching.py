@@ -25,6 +25,8 @@ from sopa_plugin.wfsa import (
     Layout,
     Path,
     Semiring,
+    Taken,
+    arcs_taken,
     best_matches,
     document_scores,
     end_scores,
@@ -108,6 +110,12 @@ class ArcScores:
     def best_matches(self) -> BestMatches:
         """Where and how the best match of each pattern in each document runs."""
         return best_matches(*self.path_operands)
+
+    def taken(self, documents: NDArray[np.int64], patterns: NDArray[np.int64]) -> Taken:
+        """The arcs that the best matches of `patterns [n]` in `documents [n]` take."""
+        found = self.best_matches
+        ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
+        return arcs_taken(self.layout, found.steps.cpu().numpy(), ends)
 
     def best_paths(self) -> list[list[Path | None]]:
         """The best match of each pattern in each document, `[B][K]`; None where there is none."""

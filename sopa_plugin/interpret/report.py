@@ -17,6 +17,7 @@ from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
 from sopa_plugin.interpret.markup import Picture, paint, render, signed, visible
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
+from sopa_plugin.interpret.rules import RulesReading
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.training.metrics import calibration, calibration_error, classification_metrics
 
@@ -104,6 +105,7 @@ class ModelReport(Explanation):
         read: what the documents are.
         losses: of the train and the dev set, epoch by epoch; none where they are not known.
         best_epoch: of these the one whose model it is.
+        rules: what training made of them, where there are some.
     """
 
     template: ClassVar[str] = "report.html"
@@ -123,6 +125,7 @@ class ModelReport(Explanation):
     read: str = "documents"
     losses: tuple[tuple[float, float], ...] = ()
     best_epoch: int | None = None
+    rules: RulesReading | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -146,6 +149,7 @@ class ModelReport(Explanation):
             ],
             "faithfulness": vars(self.faithfulness),
             **self.patterns.to_dict(),
+            "rules": self.rules and self.rules.to_dict()["rules"],
             **{
                 kind: [each.to_dict() for each in getattr(self, kind)]
                 for kind in ("wrong", "unsure", "right")
@@ -240,6 +244,7 @@ class ModelReport(Explanation):
             "",
             self.patterns.to_text(color),
         ]
+        lines += ["", self.rules.to_text(color)] if self.rules else []
         for heading, documents in self.examples.items():
             lines += ["", paint(heading, "strong", color)]
             lines += [f"\n{document.to_text(color)}" for document in documents]
@@ -269,7 +274,7 @@ def read_model(
         examples: documents wrong and unsure, at most so many of each, and as many right, shared
             out over the labels, at least one of each.
         shown: contributions drawn of each document.
-        told: what the report says of the run besides: `read`, `losses` and `best_epoch`.
+        told: what the report says of the run besides: `read`, `losses`, `best_epoch`, `rules`.
     """
     assert isinstance(explainer.subject, ModelSubject)
     patterns = explainer.patterns(pattern_texts, k, labelled=(texts, gold))

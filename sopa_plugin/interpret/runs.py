@@ -21,6 +21,7 @@ from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
+from sopa_plugin.interpret.rules import RulesReading, read_rules
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.training.run_folder import CARD, CONFIG, EPOCHS, METRICS, dataset_reader
 
@@ -139,6 +140,10 @@ class RunReader:
         threshold = self.explainer.thresholds(self.examples(None, "train")[0])[name]
         return self.explainer.where(texts, gold, {name: threshold})[name]
 
+    def rules(self, data: str | None, split: str) -> RulesReading:
+        """What training made of the model's rules, by the texts of `split` or `data`."""
+        return read_rules(self.subject, self.examples(data, split)[0])
+
     def report(
         self, data: str | None, split: str, k: int, examples: int, shown: int
     ) -> ModelReport:
@@ -146,7 +151,9 @@ class RunReader:
         texts, gold = self.examples(data, split)
         name, (train, _) = self.folder.resolve().name, self.examples(None, "train")
         self._take_means(True)
-        told = {"read": f"the {split} set" if data is None else Path(data).name}
+        told: dict[str, Any] = {"read": f"the {split} set" if data is None else Path(data).name}
+        if self.subject.rules.rules:
+            told["rules"] = read_rules(self.subject, train)
         return read_model(
             self.explainer, name, texts, gold, train, k, examples, shown, **told, **self._losses()
         )

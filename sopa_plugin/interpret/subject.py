@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sopa_plugin.compiled import CompiledClassifier
     from sopa_plugin.models import TextClassifier
+    from sopa_plugin.rules import Rules
 
 VOCABULARY_CHUNK = 4096
 """Words of a vocabulary that are embedded at once."""
@@ -298,6 +299,14 @@ class ModelSubject(Subject):
         parameters = [*self.model.embedder.parameters(), *self.model.encoder.parameters()]
         return tuple(number for each in parameters for number in (each._version, each.data_ptr()))
 
+    @property
+    def rules(self) -> Rules:
+        """Those that patterns of the model began as; there may be none."""
+        from sopa_plugin.rules import Rules
+
+        given = self.model.config.rules
+        return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
+
     def read(self, documents: Sequence[str]) -> Encoded:
         if self.compiled is None:
             encoded = self.model.encode_texts(documents)
@@ -340,6 +349,15 @@ class ModelSubject(Subject):
         if not tokenizer.is_fast:
             return [tuple(tokenizer.convert_ids_to_tokens(ids)) for ids in found["input_ids"]]
         return [tuple(_spelt(text, found[number])) for number, text in enumerate(texts)]
+
+    def normal_words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
+        """The same, lower-cased where the model does so: what rules are tried on."""
+        from sopa_plugin.data.tokenizers import folds_case
+
+        texts = self.words(documents)
+        if not folds_case(self.model.tokenizer):
+            return texts
+        return [tuple(word.lower() for word in text) for text in texts]
 
     def spell(self, ids: Sequence[int]) -> list[str]:
         return list(self.model.tokenizer.convert_ids_to_tokens(list(ids)))

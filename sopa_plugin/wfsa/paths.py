@@ -131,9 +131,8 @@ def arcs_taken(layout: Layout, steps: NDArray[np.uint8], ends: Ends) -> Taken:
     return Taken(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
-def trace(layout: Layout, arcs: Arcs, steps: NDArray[np.uint8], ends: Ends) -> list[Path]:
-    """The paths that end there; `arcs` as for `document_scores`, the rest as for `first_tokens`."""
-    taken = arcs_taken(layout, steps, ends)
+def scores_of_arcs(layout: Layout, arcs: Arcs, taken: Taken, patterns: Integers) -> Tensor:
+    """What `arcs` score the arcs that paths of `patterns [n]` take, as the semiring holds it."""
     main, loops = (
         np.array([block.origin if block else 0 for block in (*blocks, None)])
         for blocks in (layout.main_path, layout.loops)
@@ -141,12 +140,19 @@ def trace(layout: Layout, arcs: Arcs, steps: NDArray[np.uint8], ends: Ends) -> l
     by_loop = np.where(taken.looped, loops[taken.states], main[taken.states])
     columns, tokens = (
         torch.from_numpy(each).to(arcs.index.device)
-        for each in (by_loop + ends.patterns[taken.paths], taken.tokens)
+        for each in (by_loop + patterns[taken.paths], taken.tokens)
     )
     by_token = tokens >= 0
     values = arcs.scores.new_empty(len(tokens))
     values[by_token] = arcs.scores[arcs.index[tokens[by_token]], columns[by_token]].detach()
     values[~by_token] = arcs.epsilon[columns[~by_token]].detach()
+    return values
+
+
+def trace(layout: Layout, arcs: Arcs, steps: NDArray[np.uint8], ends: Ends) -> list[Path]:
+    """The paths that end there; `arcs` as for `document_scores`, the rest as for `first_tokens`."""
+    taken = arcs_taken(layout, steps, ends)
+    values = scores_of_arcs(layout, arcs, taken, ends.patterns)
     spelt: list[list[Arc]] = [[] for _ in ends.patterns]
     for path, state, token, looped, value in zip(
         *(each.tolist() for each in taken), values.tolist(), strict=True

@@ -18,13 +18,14 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
 from sopa_plugin.interpret.markup import style, text_width, visible
 from sopa_plugin.interpret.report import Faithfulness, Line, ModelReport, chart
+from sopa_plugin.interpret.rules import ArcChange, Doing, RuleReading, RulesReading
 
 HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "'", "{{7*7}}", "\x00", "\ud800"]
 HOSTILE += ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\rover", "\x7f", "new\nline", "\u202eturned"]
 HOSTILE += ["😀", "👩‍👩‍👧", "שלום", "עולם", ",", "مرحبا", "ＡＢ", "日本"]
 LABELS = ["\x1b[31m<i>negative</i>", "neutral", 'positive" onload="alert(1)\x9b']
 PICTURES = ["document", "patterns", "automata", "activations"]
-KINDS = [*PICTURES, "documents", "report", "concordance"]
+KINDS = [*PICTURES, "documents", "report", "concordance", "rules"]
 
 
 @pytest.fixture
@@ -44,7 +45,12 @@ def hostile(
     metrics = {"accuracy": 1.0, "macro_f1": 1.0, "loss": 0.1, "examples": 1}
     metrics["calibration_error"] = 0.1
     confusion, faithful = ((1, 0, 0),) * 3, Faithfulness(1, 0, 0, 0, 0)
+    doing, words_of = Doing(LABELS[0], 1.0, 3), dict.fromkeys(HOSTILE[:14], 2)
+    arc = ArcChange("\x1b[31m<i>rule", "arc 1", words_of, words_of)
+    rule = RuleReading("<b>\x9b31m", "\x1b[2J<b>", doing, Doing(None, 0.0, 0), 0, [arc])
+    rules = RulesReading((rule,), 4)
     return {
+        "rules": rules,
         "concordance": max(where.values(), key=lambda each: len(each.places)),
         "document": document,
         "patterns": patterns,
@@ -54,7 +60,7 @@ def hostile(
         "report": ModelReport(
             "\x1b[H<b>model", tuple(LABELS), metrics, confusion, patterns, where, faithful,
             (document,), (document,), (document,), (), ((1, 0.9, 0), (3, 2.9, 2)),
-            "<b>.csv\x1b", ((0.9, 0.8), (0.5, math.nan), (0.4, 0.6)), 1,
+            "<b>.csv\x1b", ((0.9, 0.8), (0.5, math.nan), (0.4, 0.6)), 1, rules,
         ),
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.export import export, split
+from sopa_plugin.interpret.export import export
 from sopa_plugin.interpret.runs import RunReader
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.__main__ import main
@@ -89,7 +89,7 @@ def test_what_is_written_is_read_again_and_fires_the_same(
     assert [(rule.label, rule.weight, rule.over) for rule in again.rules] == [
         (rule.label, rule.weight, rule.over) for rule in ours
     ]
-    texts = split(reader.subject, reader.examples(None, "dev")[0])
+    texts = reader.subject.normal_words(reader.examples(None, "dev")[0])
     fires = RuleMatcher(ours).fires(texts)
     assert fires.any()
     assert torch.equal(RuleMatcher(again.rules).fires(texts), fires)
