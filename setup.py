@@ -31,7 +31,10 @@ EXTRAS = {
     "tracking": ["tensorboard"],
     "experiments": ["optuna>=4", "matplotlib>=3.9", "joblib>=1.4"],
     "gpu": ["triton>=3.4; platform_system == 'Linux'"],
+    "sentence-transformers": ["sentence-transformers>=6,<7"],
+    "spacy": ["spacy>=3.8,<4"],
 }
+EXTRAS["integrations"] = [*EXTRAS["sentence-transformers"], *EXTRAS["spacy"]]
 EXTRAS["dev"] = [
     *EXTRAS["tracking"],
     *EXTRAS["experiments"],

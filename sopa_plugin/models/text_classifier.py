@@ -326,7 +326,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
         The folder is there already.
         """
-        self.save_pretrained(folder)
+        with _no_progress_bar():
+            self.save_pretrained(folder)
         tokenizer_files = self.tokenizer.save_pretrained(folder)
         if self.reason_not_compiled() is None:
             save_compiled(self.to_compiled(), folder)
@@ -455,7 +456,7 @@ AutoModelForSequenceClassification.register(TextClassifierConfig, TextClassifier
 
 @contextmanager
 def _no_progress_bar() -> Iterator[None]:
-    """Keeps transformers from drawing a bar over weights that take no time to read."""
+    """Keeps transformers from drawing a bar over weights that take no time to read or write."""
     wanted = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:

@@ -55,7 +55,7 @@ class DatasetReader(ABC, Registrable):
         subsample_seed: the seed of that drawing; dev and test do not depend on it.
         dev_size: what to split off as dev where the data have none: a count, or a share (below 1)
             of the training examples. None is the reader's own share, `default_dev_size`.
-        test_size: the same for test (`default_test_size`), taken before dev.
+        test_size: the same for test (`default_test_size`), taken before dev; 0 does without.
         split_seed: the seed of both splits.
         encoding: of text files.
         empty_text: whether an empty text is an error or is left out and counted in the log.
@@ -86,7 +86,7 @@ class DatasetReader(ABC, Registrable):
         max_train_examples: PositiveInt | None = None,
         subsample_seed: int = 0,
         dev_size: Size | None = None,
-        test_size: Size | None = None,
+        test_size: Size | Literal[0] | None = None,
         split_seed: int = 0,
         encoding: str = "utf-8",
         empty_text: Literal["error", "drop"] = "error",
@@ -128,7 +128,7 @@ class DatasetReader(ABC, Registrable):
         return splits
 
     def read(self) -> DatasetDict:
-        """`train`, `dev` and `test` with columns `text` and `label`, one `ClassLabel` for all.
+        """`train`, `dev` and any `test` with columns `text` and `label`, one `ClassLabel` for all.
 
         With `labels_only_in_test` that of test may go on with classes that training has not.
         """
@@ -140,7 +140,7 @@ class DatasetReader(ABC, Registrable):
         splits = self._with_held_out_sets(self._load(sources))
         train, kept = splits["train"], self.unseen_classes == "keep"
         self._check_labels(splits)
-        names = self.class_names(train, *([splits["dev"], splits["test"]] if kept else []))
+        names = self.class_names(train, *(splits.values() if kept else []))
         if self.max_train_examples is not None:
             splits["train"] = split_tools.subsample(
                 train, self.max_train_examples, self.subsample_seed
@@ -150,7 +150,9 @@ class DatasetReader(ABC, Registrable):
         if kept:
             split_tools.log_unseen(splits)
         sets = {split: splits[split].to_dataset(names) for split in ("train", "dev")}
-        return DatasetDict({**sets, "test": self._named(splits["test"], names)})
+        if "test" in splits:
+            sets["test"] = self._named(splits["test"], names)
+        return DatasetDict(sets)
 
     def read_test(self, class_names: Sequence[str] | None = None) -> Dataset:
         """The test set at the path, or what is split off as one.
@@ -322,7 +324,7 @@ class DatasetReader(ABC, Registrable):
                 f"{train.name}: every training example has the label {shortened(min(known))}; "
                 "a classifier needs at least two classes."
             )
-        checked = ["dev"] if self.labels_only_in_test == "count" else ["dev", "test"]
+        checked = ["dev"] if self.labels_only_in_test == "count" else list(splits)
         if self.unseen_classes == "keep":
             checked = []
         faults = [
@@ -340,9 +342,9 @@ class DatasetReader(ABC, Registrable):
         """Splits off the test set, then the dev set, if the data have none."""
         splits = dict(splits)
         for split in ("test", "dev"):
-            if split not in splits:
+            if split not in splits and getattr(self, f"{split}_size") != 0:
                 splits["train"], splits[split] = self._split_off(splits["train"], split)
-            elif getattr(self, f"{split}_size") is not None:
+            elif split in splits and getattr(self, f"{split}_size") is not None:
                 raise UserError(
                     f"dataset.{split}_size: the data have a {split} set of their own "
                     f"({splits[split].name}); leave it out, or take that set away."
@@ -354,7 +356,7 @@ class DatasetReader(ABC, Registrable):
         option = f"dataset.{split}_size"
         given = getattr(self, f"{split}_size")
         size = getattr(self, f"default_{split}_size") if given is None else given
-        if size is None:
+        if not size:
             raise UserError(
                 f"{self._paths()[0]}: no {split} set there; set {option} to split one off "
                 "the training set: a count, or a share like 0.1."
@@ -371,7 +373,7 @@ class DatasetReader(ABC, Registrable):
     def _check_classes_kept(self, splits: Splits, train: Examples) -> None:
         """Whether the training examples drawn from `train` have all classes of dev and test."""
         drawn = splits["train"].counts()
-        for split in ("dev", "test"):
+        for split in splits:
             for label in splits[split].counts():
                 if label not in drawn:
                     raise TrainingFailed(

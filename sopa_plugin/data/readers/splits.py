@@ -239,7 +239,7 @@ def class_names(labels: Iterable[str]) -> list[str]:
 def log_unseen(splits: Mapping[str, Examples]) -> None:
     """Says how many held-out texts are of classes that no training text has."""
     known = splits["train"].counts()
-    for split in ("dev", "test"):
+    for split in splits:
         unseen = {label: n for label, n in splits[split].counts().items() if label not in known}
         if unseen:
             logger.info(

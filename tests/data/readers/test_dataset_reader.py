@@ -107,6 +107,15 @@ def test_sizes_are_refused_where_the_data_have_the_set(folder: str) -> None:
         TextReader(folder, test_size=10).read()
 
 
+def test_a_test_set_can_be_done_without(write: Write) -> None:
+    rows = "text,label\n" + "a,x\nb,y\n" * 10
+    file = str(write({"all.csv": rows}) / "all.csv")
+    loaded = TextReader(train=file, dev_size=4, test_size=0, unseen_classes="keep").read()
+    assert {split: len(each) for split, each in loaded.items()} == {"train": 16, "dev": 4}
+    with pytest.raises(UserError, match="no test set there"):
+        TextReader(train=file, test_size=0).read_test()
+
+
 def test_empty_texts_can_be_left_out(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     rows = "text,label\na,x\n,y\nb,y\n"

@@ -263,7 +263,7 @@ def test_paths_that_are_not_there(write: Write) -> None:
         ({"path": "a", "split_names": {"validation": "x"}}, ["split_names"]),
         ({"path": "a", "column_names": ["a", "label"]}, ["text_column"]),
         (
-            {"path": "a", "max_train_examples": 0, "test_size": 0},
+            {"path": "a", "max_train_examples": 0, "test_size": -1},
             ["max_train_examples", "test_size"],
         ),
         ({"path": "a", "dev_size": True}, ["dev_size"]),
