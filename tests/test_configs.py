@@ -11,6 +11,7 @@ from sopa_plugin import init
 from sopa_plugin.cli import build_from_file
 from sopa_plugin.comparisons import Description, Search
 from sopa_plugin.comparisons.description import Cell
+from sopa_plugin.integrations.scikit_learn import SopaClassifier
 from sopa_plugin.registry import apply_overrides, check, fill_defaults, load_config
 from sopa_plugin.training import Experiment, run_experiment
 
@@ -64,6 +65,7 @@ def test_the_default_setting_is_the_same_wherever_it_is_written(monkeypatch, tmp
     one_default = load_config(ROOT / "configs" / "experiments" / "one_default.jsonnet")
     written = [load_config(ROOT / "configs" / f"sopa_{name}.jsonnet") for name in DATA]
     written += [load_config(own), one_default["models"][0]["config"]]
+    written += [SopaClassifier(vectors="fixtures/vectors.txt")._config(num_texts=2000)]
     for config in written:
         model, trainer = config["model"], config["trainer"]
         assert model["head"] == {"type": "linear"}

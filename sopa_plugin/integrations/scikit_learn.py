@@ -159,7 +159,7 @@ class SopaEstimator(BaseEstimator):
         }
         return {
             "tokenizer": {"type": "words", "lowercase": None if self.vectors else True},
-            "model": {"embedder": words, "encoder": encoder, "head": "linear"},
+            "model": {"embedder": words, "encoder": encoder, "head": {"type": "linear"}},
             "trainer": trainer,
         }
 
