@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.cli import (
     add_accept_changed,
@@ -18,6 +19,9 @@ from sopa_plugin.cli import (
 )
 from sopa_plugin.files import written_aside
 from sopa_plugin.registry import import_plugins
+
+if TYPE_CHECKING:
+    from sopa_plugin.models import Model
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -43,6 +47,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="FILE",
         help="write each wrong document here as a line of JSON, the surest first",
     )
+    parser.add_argument(
+        "--faithfulness",
+        action="store_true",
+        help="also how faithful explanations of 100 documents of each set are, beside gradients, "
+        "leaving out single words and random spans",
+    )
     parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
     add_device(parser)
     add_include_package(parser)
@@ -60,10 +70,19 @@ def main(argv: Sequence[str] | None = None) -> None:
             check_output(Path(args.errors), "--errors", args.force)
             aside = files.enter_context(written_aside(Path(args.errors).resolve()))
             errors = files.enter_context(aside.open("w", encoding="utf-8"))
+        device, also = choose_device(args.device), _faithfulness if args.faithfulness else None
         for metrics in evaluate_run(
-            args.run, args.data, choose_device(args.device), args.accept_changed, splits, errors
+            args.run, args.data, device, args.accept_changed, splits, errors, also
         ):
             print(json.dumps(metrics), flush=True)
+
+
+def _faithfulness(model: Model, texts: Sequence[str]) -> dict[str, Any]:
+    from sopa_plugin.interpret.explainer import Explainer
+    from sopa_plugin.interpret.faithfulness import measure
+    from sopa_plugin.interpret.subject import ModelSubject
+
+    return {"faithfulness": measure(Explainer(ModelSubject.of(model)), "", texts).to_dict()}
 
 
 if __name__ == "__main__":

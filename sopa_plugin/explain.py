@@ -88,6 +88,17 @@ def _rules(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.rules(args.data, args.split or "train")
 
 
+def _faithfulness(reader: RunReader, args: argparse.Namespace) -> Explanation:
+    from sopa_plugin.interpret.runs import RunReader
+
+    device, given = choose_device(args.device), (args.data, args.split or "dev", args.documents)
+    found = reader.faithfulness(*given)
+    for folder in args.others:
+        other = RunReader(folder, "next", device, args.accept_changed)
+        found = found.joined(other.faithfulness(*given))
+    return found
+
+
 def _mask(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.edit(args.names, {}, args.serialization_dir)
 
@@ -196,6 +207,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_data(rules, "train")
     _finish(rules, _rules, ("text", "json", "html"))
+
+    faithful = actions.add_parser(
+        "faithfulness", help="how faithful explanations are, by what contributions compare with"
+    )
+    faithful.add_argument("others", nargs="*", metavar="OTHER", help="more runs, to take means of")
+    faithful.add_argument(
+        "--documents", type=_COUNT, default=100, help="how many are read (default 100)"
+    )
+    _add_data(faithful, "dev")
+    _finish(faithful, _faithfulness, ("text", "json", "html"))
 
     mask = actions.add_parser(
         "mask", aliases=["silence"], help="hold patterns at their means; what changes on dev"

@@ -299,7 +299,11 @@ class Explainer:
                 usual,
             )
             for (name, match), score, effect, usual in zip(
-                matches.items(), shown_scores, effects.tolist(), self._evidence(scores), strict=True
+                matches.items(),
+                shown_scores,
+                effects.tolist(),
+                leave_one_out.evidence(scores)[0].tolist(),
+                strict=True,
             )
         ]
         contributions.sort(key=lambda item: -abs(item.effect[target]))
@@ -398,13 +402,6 @@ class Explainer:
         size = len(paths)
         matches = spell(self.subject, paths, [words] * size, [0] * size, None, count_boundaries)
         return dict.fromkeys(self.subject.names) | {each.pattern: each for each in matches}
-
-    def _evidence(self, scores: Tensor) -> list[bool]:
-        """Which patterns score at least as much in a document as they usually do, `[K]`."""
-        if self.replacement != "next" or self.means is None:
-            return [True] * scores.shape[1]
-        above = self.subject.document_vectors(scores)[0] >= self.means.to(scores.device)
-        return [bool(above[column]) for column in self.subject.columns]
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)

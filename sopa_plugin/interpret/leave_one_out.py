@@ -161,6 +161,19 @@ class LeaveOneOut:
         self.replacement = replacement
         self.classes = list(range(len(subject.labels)) if classes is None else classes)
         self._held = held_values(subject, replacement, means)
+        self._usual = self._held if replacement == "next" else None
+
+    @torch.no_grad()
+    def evidence(self, scores: Tensor) -> NDArray[np.bool_]:
+        """Where patterns count as evidence, `[B, K]`, by the operator's document scores `[B, K]`.
+
+        For `next`, where they score at least as much as they usually do; else everywhere.
+        """
+        if self._usual is None:
+            return np.ones(tuple(scores.shape), dtype=bool)
+        vectors = self.subject.document_vectors(scores)[:, list(self.subject.columns)]
+        found: NDArray[np.bool_] = (vectors >= self._usual.to(vectors.device)).cpu().numpy()
+        return found
 
     def instead(self, scored: ArcScores) -> Tensor | None:
         """Document scores `[B, K]` of the next best matches; None where they are not asked for."""
@@ -363,7 +376,24 @@ class UseMeter:
         return [Use(*row) for row in rows]
 
 
+TOKENS_AT_ONCE = 2**16
+"""Tokens of documents that are classified at once."""
+
+
 @torch.no_grad()
+def class_probabilities(
+    subject: Subject, documents: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """Probabilities `[documents, labels]` of documents given as the ids of their tokens."""
+    ends = np.cumsum([len(ids) for ids in documents]) // TOKENS_AT_ONCE
+    found = []
+    for some in np.split(np.arange(len(documents)), 1 + np.flatnonzero(np.diff(ends))):
+        encoded = subject.read_ids([documents[n] for n in some.tolist()])
+        logits = subject.classify(encoded, ArcScores.of(subject, encoded).scores)
+        found.append(logits.double().softmax(dim=-1).cpu().numpy())
+    return np.concatenate(found)
+
+
 def faithfulness(
     subject: Subject, ids: NDArray[np.int64], spans: Spans, label: int
 ) -> tuple[float, float]:
@@ -383,17 +413,6 @@ def faithfulness(
     for start, end in spans:
         named[start:end] = True
     special = subject.is_special(ids)
-    encoded = subject.embed([ids, ids[~named | special], ids[named | special]])
-    logits = subject.classify(encoded, ArcScores.of(subject, encoded).scores)
-    probabilities = logits.double().softmax(dim=-1)
-    whole, without, alone = probabilities[:, label].tolist()
+    documents = [ids, ids[~named | special], ids[named | special]]
+    whole, without, alone = class_probabilities(subject, documents)[:, label].tolist()
     return whole - without if spans else 0.0, whole - alone
-
-
-def random_spans(spans: Spans, length: int, random: np.random.Generator) -> list[tuple[int, int]]:
-    """Spans as long as the given ones at random places: what a faithful explanation must beat."""
-    found = []
-    for start, end in spans:
-        begin = int(random.integers(0, length - (end - start) + 1))
-        found.append((begin, begin + end - start))
-    return found

@@ -122,24 +122,32 @@ class ArcScores:
         return spell_out(self.layout, self.path_arcs, self.best_matches)
 
     @cached_property
-    @torch.no_grad()
-    def without_phrases(self) -> ArcScores:
-        """The same documents, in which no pattern can consume a token of its best match.
-
-        What is left to a pattern is its next best match, before that phrase or behind it.
-        """
-        index, offsets, found = self.arcs.index, self.arcs.offsets, self.best_matches
+    def consumed(self) -> NDArray[np.bool_]:
+        """Which tokens the best match of each pattern consumes, `[M, K]`."""
+        offsets, found = self.arcs.offsets, self.best_matches
         documents, patterns = np.nonzero(found.ends.cpu().numpy() >= 0)
         ends = Ends.of_best(found, offsets, documents, patterns)
         # shape: [B, K], counted over all documents; nothing lies from 0 to 0
         first, last = np.zeros((2, *found.ends.shape), dtype=np.int64)
         first[documents, patterns] = first_tokens(self.layout, found.steps.cpu().numpy(), ends)
         last[documents, patterns] = ends.ends
-        tokens = np.arange(len(index))
+        tokens = np.arange(len(self.arcs.index))
         document = np.searchsorted(offsets.cpu().numpy(), tokens, side="right") - 1
-        # shape: [M, K], then [M, R]
-        inside = (first[document] <= tokens[:, None]) & (tokens[:, None] < last[document])
-        of_phrase = torch.from_numpy(inside).to(index.device)[:, self.layout.patterns_of_scores]
+        inside: NDArray[np.bool_] = tokens[:, None] < last[document]
+        inside &= first[document] <= tokens[:, None]
+        return inside
+
+    @cached_property
+    @torch.no_grad()
+    def without_phrases(self) -> ArcScores:
+        """The same documents, in which no pattern can consume a token of its best match.
+
+        What is left to a pattern is its next best match, before that phrase or behind it.
+        """
+        index = self.arcs.index
+        # shape: [M, R]
+        of_phrase = torch.from_numpy(self.consumed).to(index.device)
+        of_phrase = of_phrase[:, self.layout.patterns_of_scores]
         every = torch.arange(len(index), device=index.device)
 
         def without(arcs: Arcs, semiring: str) -> Arcs:

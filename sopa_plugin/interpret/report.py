@@ -13,30 +13,16 @@ from numpy.typing import NDArray
 from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.leave_one_out import faithfulness, random_spans
-from sopa_plugin.interpret.markup import Picture, paint, render, signed, visible
+from sopa_plugin.interpret.faithfulness import Faithfulness, measure
+from sopa_plugin.interpret.markup import Picture, paint, render, visible
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.rules import RulesReading
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.training.metrics import calibration, calibration_error, classification_metrics
 
-CHECKED = 100
-"""Documents over which faithfulness is measured, spread evenly over the set."""
-
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 340.0, 230.0, 46.0, 52.0, 22.0, 40.0
 """Of a chart, and what lies around its plane."""
-
-
-@dataclass(frozen=True)
-class Faithfulness:
-    """Mean comprehensiveness and sufficiency of the named phrases, and of random ones as long."""
-
-    documents: int
-    comprehensiveness: float
-    sufficiency: float
-    random_comprehensiveness: float
-    random_sufficiency: float
 
 
 class Line(NamedTuple):
@@ -147,7 +133,7 @@ class ModelReport(Explanation):
                 }
                 for each in self.errors
             ],
-            "faithfulness": vars(self.faithfulness),
+            "faithfulness": self.faithfulness.to_dict(),
             **self.patterns.to_dict(),
             "rules": self.rules and self.rules.to_dict()["rules"],
             **{
@@ -224,7 +210,7 @@ class ModelReport(Explanation):
 
     def to_text(self, color: bool = False) -> str:
         """Figures, confusion, faithfulness, patterns, documents."""
-        metrics, found = self.metrics, self.faithfulness
+        metrics = self.metrics
         labels = [visible(label) for label in self.labels]
         lines = [
             paint(visible(self.name), "strong", color),
@@ -237,10 +223,7 @@ class ModelReport(Explanation):
             lines.append(f"{label:>20}  " + "  ".join(f"{count:>10,}" for count in counts))
         lines += [
             "",
-            f"faithfulness over {found.documents} documents (random phrases in brackets): "
-            f"comprehensiveness {signed(found.comprehensiveness)} "
-            f"({signed(found.random_comprehensiveness)}), sufficiency {signed(found.sufficiency)} "
-            f"({signed(found.random_sufficiency)})",
+            self.faithfulness.to_text(color),
             "",
             self.patterns.to_text(color),
         ]
@@ -304,7 +287,7 @@ def read_model(
         tuple(tuple(row) for row in confusion.tolist()),
         patterns,
         explainer.where(texts, gold, {each.name: each.threshold for each in patterns}),
-        _faithfulness(explainer, texts, shown),
+        measure(explainer, name, texts),
         tuple(replace(each, contributions=each.shown) for each in explain(wrong)),
         tuple(explain(wrong[:examples])),
         tuple(explain(surest[::-1][:examples])),
@@ -312,23 +295,3 @@ def read_model(
         tuple(map(tuple, calibration(log_probabilities, true).tolist())),
         **told,
     )
-
-
-def _faithfulness(explainer: Explainer, texts: Sequence[str], shown: int) -> Faithfulness:
-    """Measured on documents spread evenly over the set."""
-    subject, random = explainer.subject, np.random.default_rng(0)
-    figures = []
-    chosen = np.unique(np.linspace(0, len(texts) - 1, min(CHECKED, len(texts))).astype(int))
-    for number in chosen.tolist():
-        found = explainer.document(texts[number], shown=shown)
-        ids = subject.read([texts[number]]).ids
-        label = subject.labels.index(found.target)
-        spans = random_spans(found.phrases, len(ids), random)
-        figures.append(
-            (
-                found.comprehensiveness,
-                found.sufficiency,
-                *faithfulness(subject, ids, spans, label),
-            )
-        )
-    return Faithfulness(len(figures), *np.mean(figures, axis=0).tolist())

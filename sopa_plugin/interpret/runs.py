@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json, write_file
@@ -17,6 +17,7 @@ from sopa_plugin.interpret.comparison import Comparison, compare
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
 from sopa_plugin.interpret.editing import Edited, Edits, hold, mask, refit
 from sopa_plugin.interpret.explainer import Explainer
+from sopa_plugin.interpret.faithfulness import Faithfulness, measure
 from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
@@ -171,6 +172,12 @@ class RunReader:
             logger.warning("%s: no training curve is drawn (%s)", file, error)
             return {}
         return {"losses": tuple(losses), "best_epoch": best}
+
+    def faithfulness(self, data: str | None, split: str, documents: int) -> Faithfulness:
+        """How faithful explanations of so many documents of `split` or `data` are."""
+        self._take_means()
+        texts, name = self.examples(data, split)[0], self.folder.resolve().name
+        return measure(self.explainer, name, texts, get_args(Replacement), documents)
 
     def edit(
         self,

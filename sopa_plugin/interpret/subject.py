@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from sopa_plugin.compiled import CompiledClassifier
-    from sopa_plugin.models import TextClassifier
+    from sopa_plugin.models import Model, TextClassifier
     from sopa_plugin.rules import Rules
 
 VOCABULARY_CHUNK = 4096
@@ -87,6 +87,16 @@ class Subject(ABC):
     @abstractmethod
     def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
         """Documents given as token ids, embedded."""
+
+    def read_ids(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
+        """The same for classifying: vectors may be left out where arc scores are known."""
+        return self.embed(documents)
+
+    def vectors(self, encoded: Encoded) -> Tensor:
+        """The vector of each token of documents, `[tokens, dim]`."""
+        if encoded.arcs is not None:
+            encoded = self.embed(np.split(encoded.ids, encoded.offsets[1:-1].cpu().numpy()))
+        return encoded.rows[encoded.index]
 
     @abstractmethod
     def words(self, documents: Sequence[Any]) -> list[tuple[str, ...]]:
@@ -265,18 +275,29 @@ class ModelSubject(Subject):
         Raises:
             UserError: There is none, or it has no patterns.
         """
-        from sopa_plugin.models import TextClassifier, load_model
+        from sopa_plugin.models import load_model
 
         model = load_model(folder, accept_changed)
-        if not isinstance(model, TextClassifier):
-            raise UserError(
-                f"{folder}: a {type(model).__name__} has no patterns to read; expected a "
-                "text_classifier with an encoder of type sopa or cnn"
-            )
         model.to_device(device)
-        subject = cls(model)
+        subject = cls.of(model, str(folder))
         subject.prepare()
         return subject
+
+    @classmethod
+    def of(cls, model: Model, name: str = "the model") -> ModelSubject:
+        """A model of any kind.
+
+        Raises:
+            UserError: It has no patterns; `name` says which one.
+        """
+        from sopa_plugin.models import TextClassifier
+
+        if not isinstance(model, TextClassifier):
+            raise UserError(
+                f"{name}: a {type(model).__name__} has no patterns to read; expected a "
+                "text_classifier with an encoder of type sopa or cnn"
+            )
+        return cls(model)
 
     def copied(self) -> ModelSubject:
         """A copy to edit: its encoder and head are its own, embedder and tokenizer are shared."""
@@ -312,6 +333,16 @@ class ModelSubject(Subject):
             encoded = self.model.encode_texts(documents)
             return self._embed(encoded.ids, encoded.offsets)
         index, offsets = self.compiled.words.encode(documents)
+        return self._look_up(index, offsets)
+
+    def read_ids(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
+        if self.compiled is None:
+            return self.embed(documents)
+        return self._look_up(*map(torch.from_numpy, _packed(documents)))
+
+    def _look_up(self, index: Tensor, offsets: Tensor) -> Encoded:
+        """Documents of words whose arc scores the compiled model has."""
+        assert self.compiled is not None
         arcs = self.compiled.table, self.compiled.epsilon
         rows = arcs[0].new_empty(0, self.encoder.get_input_dim())
         return Encoded(rows, index, offsets, index.numpy(), arcs)

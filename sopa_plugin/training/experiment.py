@@ -6,7 +6,7 @@ import json
 import logging
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -442,6 +442,7 @@ def evaluate_run(
     accept_changed: bool = False,
     splits: Sequence[str] = ("dev", "test"),
     errors: TextIO | None = None,
+    also: Callable[[Model, Sequence[str]], Metrics] | None = None,
 ) -> Iterator[Metrics]:
     """Metrics of a run's model: on sets of its own, or on `data`.
 
@@ -454,9 +455,10 @@ def evaluate_run(
         splits: which of the run's own sets, where no `data` are given.
         errors: gets a line of JSON for each document that is wrong, of each set the surest first:
             `data`, `split`, `row`, `text`, `gold`, `predicted`, `probability`.
+        also: measures more, of the model on the texts of a set.
 
     Yields:
-        `data`, `split` and what `sopa_plugin.training.metrics.detailed_metrics` gives.
+        `data`, `split`, what `sopa_plugin.training.metrics.detailed_metrics` gives, and `also`.
 
     Raises `UserError` for a label that the model does not know. Labels are matched by name.
     """
@@ -471,17 +473,24 @@ def evaluate_run(
         whole = own.read()
         for split in splits:
             if split in whole:
-                yield _evaluate(model, str(own.path), split, whole[split], errors, counted)
+                each = whole[split]
+                yield _evaluate(model, str(own.path), split, each, errors, counted, also)
     for path in data:
         if Path(path).is_file():
             test = own.read_file(path, model.labels)
         else:
             test = dataset_reader(folder, path).read_test(model.labels)
-        yield _evaluate(model, path, "test", test, errors, counted)
+        yield _evaluate(model, path, "test", test, errors, counted, also)
 
 
 def _evaluate(
-    model: Model, path: str, split: str, data: Dataset, errors: TextIO | None, counted: bool
+    model: Model,
+    path: str,
+    split: str,
+    data: Dataset,
+    errors: TextIO | None,
+    counted: bool,
+    also: Callable[[Model, Sequence[str]], Metrics] | None,
 ) -> Metrics:
     names = data.features["label"].names
     columns = data[:]
@@ -510,4 +519,5 @@ def _evaluate(
             errors.write(json.dumps(error, ensure_ascii=False) + "\n")
     metrics = detailed_metrics(log_probabilities, labels, model.labels)
     logger.info("%s, %s:\n%s", path, split, metrics_text(metrics))
-    return {"data": path, "split": split, **metrics}
+    more = also(model, columns["text"]) if also else {}
+    return {"data": path, "split": split, **metrics, **more}

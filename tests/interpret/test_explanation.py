@@ -16,8 +16,9 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
+from sopa_plugin.interpret.faithfulness import measure
 from sopa_plugin.interpret.markup import style, text_width, visible
-from sopa_plugin.interpret.report import Faithfulness, Line, ModelReport, chart
+from sopa_plugin.interpret.report import Line, ModelReport, chart
 from sopa_plugin.interpret.rules import ArcChange, Doing, RuleReading, RulesReading
 
 HOSTILE = ["<script>alert(1)</script>", "<b>", "&", '"quoted"', "'", "{{7*7}}", "\x00", "\ud800"]
@@ -44,7 +45,7 @@ def hostile(
     where = explainer.where([words, HOSTILE], [0, 2], thresholds)
     metrics = {"accuracy": 1.0, "macro_f1": 1.0, "loss": 0.1, "examples": 1}
     metrics["calibration_error"] = 0.1
-    confusion, faithful = ((1, 0, 0),) * 3, Faithfulness(1, 0, 0, 0, 0)
+    confusion, faithful = ((1, 0, 0),) * 3, measure(explainer, "<b>model", [words])
     doing, words_of = Doing(LABELS[0], 1.0, 3), dict.fromkeys(HOSTILE[:14], 2)
     arc = ArcChange("\x1b[31m<i>rule", "arc 1", words_of, words_of)
     rule = RuleReading("<b>\x9b31m", "\x1b[2J<b>", doing, Doing(None, 0.0, 0), 0, [arc])

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sopa_plugin import explain
+from sopa_plugin import evaluate, explain
 from sopa_plugin.cli import run_command
 from sopa_plugin.compiled import load_compiled
 from sopa_plugin.errors import UserError
@@ -446,6 +446,23 @@ def test_a_run_is_compared_with_its_masked_copy_as_masking_told(
         text = page.read_text(encoding="utf-8")
         HTMLParser().feed(text)
         assert "Labels that flip" in text
+
+
+def test_faithfulness_is_the_same_in_table_and_evaluation(
+    call: Call, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = json.loads(call("faithfulness", "--format", "json"))
+    assert {"next", "no_match", "zero", "mean", "random"} < set(table["rankings"])
+    phrases, spans = (table["rankings"][name]["comprehensiveness"] for name in ("next", "random"))
+    assert phrases > spans
+    evaluate.main([str(run), "--split", "dev", "--faithfulness"])
+    found = json.loads(capsys.readouterr().out)["faithfulness"]
+    assert found["documents"] == table["documents"] <= 100
+    for name in ("next", "gradient", "leave_one_word_out", "random"):
+        for figure in ("comprehensiveness", "sufficiency"):
+            expected = table["rankings"][name][figure]
+            assert found["rankings"][name][figure] == pytest.approx(expected, abs=1e-4)
+    assert call("faithfulness", str(run)).startswith("Faithfulness over ")
 
 
 def test_fixing_a_pattern_at_a_value(call: Call) -> None:
