@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, require
 
 if TYPE_CHECKING:
     from sopa_plugin.models import Model
@@ -135,6 +135,7 @@ def load_predictor(
         if compiled is not None:
             return compiled
         accept_changed = True  # looked at already
+    require("torch", f"{folder}: what is not compiled", extra=None)
     from sopa_plugin.cli import choose_device
     from sopa_plugin.models import load_model  # and transformers, which takes seconds
 

@@ -38,22 +38,21 @@ class TrainingFailed(UserError):
     """
 
 
-def require(module: str, what: str, extra: str = "experiments") -> ModuleType:
+def require(module: str, what: str, extra: str | None = "experiments") -> ModuleType:
     """The module, imported; raises `UserError` naming the extra of this package that brings it.
 
     Arguments:
         module: as in `import`.
         what: wants it; the beginning of the message.
-        extra: of sopa_plugin.
+        extra: of sopa_plugin; None where it is installed with it by default.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
         package = {"sklearn": "scikit-learn"}.get(name, name)
-        raise UserError(
-            f"{what} needs {package}: pip install 'sopa_plugin[{extra}]' ({error})"
-        ) from error
+        wanted = package if extra is None else f"'sopa_plugin[{extra}]'"
+        raise UserError(f"{what} needs {package}: pip install {wanted} ({error})") from error
 
 
 def shortened(value: object, limit: int = 60) -> str:

@@ -278,7 +278,7 @@ def _find_columns(
 
 def _encoding(source: Path | Table) -> str:
     """What the text files of a source are in."""
-    from sopa_plugin.data.readers.sources import read_lines
+    from sopa_plugin.data.sources import read_lines
     from sopa_plugin.data.stream import format_of
 
     if not isinstance(source, Path):
@@ -302,7 +302,7 @@ def _encoding(source: Path | Table) -> str:
 
 def _rows(source: Path | Table, form: str | None, encoding: str) -> Iterator[Mapping[str, Any]]:
     """The rows of a table, as far as their cells may be texts or labels."""
-    from sopa_plugin.data.readers.sources import find_delimiter, read_json_lines, read_rows
+    from sopa_plugin.data.sources import find_delimiter, read_json_lines, read_rows
 
     if isinstance(source, Path) and form == "jsonl":
         yield from (row for _, row in read_json_lines(source, encoding))

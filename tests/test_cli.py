@@ -78,9 +78,9 @@ class TestImports:
         done = run("-c", WATCHED, "sopa_plugin.train", CONFIG, "--validate")
         assert imported(done).isdisjoint({"datasets", "accelerate"})
 
-    def test_predicting_from_a_compiled_run_imports_no_transformers(self, run_folder: Path) -> None:
+    def test_predicting_from_a_compiled_run_imports_nothing_heavy(self, run_folder: Path) -> None:
         done = run("-c", WATCHED, "sopa_plugin.predict", str(run_folder), input="good\n")
-        assert imported(done).isdisjoint({"transformers", "datasets", "accelerate"})
+        assert imported(done) == set()
         assert "label" in json.loads(done.stdout)
 
 

@@ -113,7 +113,7 @@ def test_what_a_saved_model_names_is_not_imported(changed: str, loader: str, run
     [
         ("plugins", [PLANTED]),
         ("plugins", PLANTED),
-        ("encoder", {"type": f"{PLANTED}.Part", "patterns": {"3": 2, "2": 2}}),
+        ("head", {"type": f"{PLANTED}.Part"}),
         ("head", f"{PLANTED}.Part"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Trained classifiers compiled to lookups, additions and maxima; needs torch, not transformers.
+"""Trained classifiers compiled to lookups, additions and maxima; needs no torch.
 
 `TextClassifier.to_compiled` compiles a model.
 """

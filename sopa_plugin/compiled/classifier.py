@@ -5,25 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from operator import index
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from safetensors.numpy import save_file
 
 from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, WithUnknown, Words
-from sopa_plugin.data.readers.sources import check_encodable
-from sopa_plugin.encoders import SopaEncoder
-from sopa_plugin.encoders.sopa_layers import RulePattern, add_boundary_tokens, boundary_places
-from sopa_plugin.errors import UserError
+from sopa_plugin.data.sources import check_encodable
+from sopa_plugin.errors import UserError, require
 from sopa_plugin.files import (
     check_digests,
     check_folder,
@@ -31,15 +26,26 @@ from sopa_plugin.files import (
     check_sizes,
     write_digests,
 )
-from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.registry import check_imported, imported_only, imported_plugins
 from sopa_plugin.rules.unknown import UnknownWords
-from sopa_plugin.wfsa import Arcs, document_scores
+from sopa_plugin.wfsa.cpu import document_scores
+from sopa_plugin.wfsa.layout import Arcs, Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sopa_plugin.encoders import SopaEncoder
+    from sopa_plugin.heads import ClassifierHead
 
 FILE = "compiled.safetensors"
 FORMER_FILE = "matcher.safetensors"  # is still read, for a release
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """The files of a model that decide what it predicts."""
+SEMIRINGS = ("max_product", "max_sum", "sum_product", "log", "boolean")
+"""Those that can be compiled."""
+
+NORM_EPSILON = np.float32(1e-5)
+"""What torch's normalizations add to a variance."""
 
 _TEXTS_AT_ONCE = 4096
 _RECORD = "sopa_plugin"  # key of the file's metadata: everything but words and numbers, as JSON
@@ -48,28 +54,57 @@ _TOKENIZER = "tokenizer"  # ... or else the whole tokenizer, as JSON
 
 logger = logging.getLogger(__name__)
 
+Numbers = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Settings:
     """What a compiled classifier is, apart from its words and numbers.
 
     Attributes:
-        encoder, head: the parts' `type` and constructor arguments.
         labels: names of the classes.
-        rules: the patterns that rules became.
+        head: the head's `type` and constructor arguments.
+        semiring: its name.
+        lengths, options: arguments of the layout.
+        boundary_width: how many tokens stand before a document, and behind it.
+        boundary_places: the rows of those before and of those behind.
+        exponential: whether document scores are logarithms, whose exponentials are taken.
+        relu: whether what is below 0 in the document vector becomes 0.
+        rules: number of the rule that each pattern is of (`RulePattern`); None: it is free.
     """
 
-    encoder: Mapping[str, Any]
-    head: Mapping[str, Any]
     labels: Sequence[str]
-    rules: Sequence[Sequence[Any]] = ()
+    head: Mapping[str, Any]
+    semiring: str
+    lengths: Sequence[int]
+    options: Sequence[bool]
+    boundary_width: int
+    boundary_places: Sequence[int]
+    exponential: bool
+    relu: bool
+    rules: Sequence[int | None]
+
+    @property
+    def head_type(self) -> str:
+        """The name of the head."""
+        return str(self.head["type"] if isinstance(self.head, Mapping) else self.head)
+
+    @property
+    def patterns_of_rules(self) -> dict[int, list[int]]:
+        """The patterns of each rule."""
+        found: dict[int, list[int]] = {}
+        for pattern, rule in enumerate(self.rules):
+            if rule is not None:
+                found.setdefault(rule, []).append(pattern)
+        return found
 
 
 _SETTINGS = tuple(field.name for field in fields(Settings))
 
 
-class CompiledClassifier(nn.Module):
-    """Classifies text by looking up the arc scores of its words.
+class CompiledClassifier:
+    """Classifies text by looking up the arc scores of its words; needs no torch.
 
     Where a word's vector does not depend on the words around it, a trained model gives each word of
     its vocabulary fixed arc scores: `table [V, R]`. Splitting the text, the recurrence and the head
@@ -78,95 +113,139 @@ class CompiledClassifier(nn.Module):
     Arguments:
         settings: what it is.
         words: turns text into rows of the table.
-        num_rows: how many rows that has.
+        weights: the arrays below, those of the document vector and of the head.
 
     Attributes:
-        table: arc scores as the semiring holds them, `[V, R]`, with one row more for the zero
-            vector where documents are wrapped in boundary tokens.
+        table: arc scores as the semiring holds them, `[V, R]`, with a row more for each boundary
+            token.
         epsilon: epsilon scores, `[Q]`.
         class_log_prior: logits of a document without a word, `[labels]`.
+
+    Raises:
+        ValueError: the arrays are not of these sizes.
+        UserError: the head has no form without torch, and there is none.
     """
 
-    table: Tensor
-    epsilon: Tensor
-    class_log_prior: Tensor
-
     def __init__(
-        self, settings: Settings, words: Words | Pieces | WithUnknown, num_rows: int
+        self,
+        settings: Settings,
+        words: Words | Pieces | WithUnknown,
+        weights: Mapping[str, NDArray[Any]],
     ) -> None:
-        super().__init__()
-        self.settings = settings
+        self.settings, self.words, self.weights = settings, words, weights
         self.labels = list(settings.labels)
-        self.words = words
-        # The arcs are not used: they are in the table.
-        rules = [
-            RulePattern(name, index(states), index(rule), sure)
-            for name, states, rule, sure in settings.rules
-        ]
-        encoder = SopaEncoder.from_params(settings.encoder, input_dim=2, rules=rules)
-        self.layout = encoder.layout
-        self.semiring = encoder.options.semiring
-        self.boundary_width = encoder.boundary_width
-        self.num_boundary_rows = encoder.num_boundary_rows
-        self.document_vector = encoder.document_vector
-        self.head: ClassifierHead = ClassifierHead.from_params(
-            settings.head, input_dim=encoder.get_output_dim(), num_labels=len(self.labels)
-        )
-        # Whoever builds one assigns them.
-        shape = num_rows, self.layout.num_scores
-        self.register_buffer("table", torch.empty(shape, device="meta"))
-        self.register_buffer("epsilon", torch.empty(self.layout.num_epsilons, device="meta"))
-        self.register_buffer("class_log_prior", torch.empty(len(self.labels), device="meta"))
-        self.eval()
+        self.layout = Layout(tuple(settings.lengths), *settings.options)
+        self.table, self.epsilon = weights["table"], weights["epsilon"]
+        self.class_log_prior = weights["class_log_prior"]
+        found = self.table.shape[1:], self.epsilon.shape, self.class_log_prior.shape
+        expected = (self.layout.num_scores,), (self.layout.num_epsilons,), (len(self.labels),)
+        if found != expected or settings.semiring not in SEMIRINGS:
+            raise ValueError(f"arrays {found} in {settings.semiring}, expected {expected}")
+        if words.num_ids > len(self.table):
+            raise ValueError(f"{words.num_ids} words, but {len(self.table)} rows")
+        self._head = _head(settings, weights)
 
     @classmethod
-    @torch.no_grad()
     def from_parts(
         cls,
-        settings: Settings,
+        labels: Sequence[str],
         words: Words | Pieces | WithUnknown,
         vectors: Iterable[Tensor],
         encoder: SopaEncoder,
         head: ClassifierHead,
+        head_params: Mapping[str, Any],
         class_log_prior: Tensor,
     ) -> Self:
         """Compiles the parts of a trained model, which are in evaluation mode.
 
         Arguments:
-            settings: what it is.
+            labels: names of the classes.
             words: turns text into rows of the table.
             vectors: those of the words, in parts `[some words, dim]`.
             encoder, head, class_log_prior: of the model.
+            head_params: `type` and constructor arguments of the head.
         """
-        parts = [encoder.arc_scores(some)[0] for some in vectors]
-        # shape: [boundary rows, R]
-        boundaries, epsilon = encoder.arc_scores(encoder.boundary_rows().to(parts[0]))
-        parts.append(boundaries)
+        from sopa_plugin.encoders.sopa_layers import boundary_places
+
+        boundaries = encoder.boundary_rows().to(encoder.arcs.weight)
+        parts = [encoder.arc_scores(some) for some in [*vectors, boundaries]]
+        document, semiring = encoder.document_vector, encoder.options.semiring
         state = {
-            "table": torch.cat(parts),
-            "epsilon": epsilon,
             "class_log_prior": class_log_prior,
-            **encoder.document_vector.state_dict(prefix="document_vector."),
+            **document.state_dict(prefix="document_vector."),
             **head.state_dict(prefix="head."),
         }
-        compiled = cls(settings, words, len(state["table"]))
-        compiled.load_state_dict(
-            {name: each.cpu().clone() for name, each in state.items()}, assign=True
+        weights = {name: each.detach().cpu().numpy().copy() for name, each in state.items()}
+        weights["table"] = np.concatenate([each.cpu().numpy() for each, _ in parts])
+        weights["epsilon"] = parts[0][1].cpu().numpy()
+        for name in ("sure", "halves", "scales"):
+            weights[f"document_vector.{name}"] = np.array(getattr(document, name), np.float32)
+        logarithms = encoder.options.algebra.logarithms and document.output != "log_score"
+        if semiring == "boolean":  # or is the maximum of logarithms, and their sum
+            semiring, logarithms = "max_product", True
+            with np.errstate(divide="ignore"):
+                weights |= {name: np.log(weights[name]) for name in ("table", "epsilon")}
+        settings = Settings(
+            labels=labels,
+            head=head_params,
+            semiring=semiring,
+            lengths=encoder.layout.lengths,
+            options=encoder.layout.options,
+            boundary_width=encoder.boundary_width,
+            boundary_places=boundary_places(len(weights["table"]), len(boundaries)),
+            exponential=logarithms,
+            relu=document.activation == "relu",
+            rules=[rule and rule.rule for rule in encoder.rules],
         )
-        return compiled.requires_grad_(False)
+        return cls(settings, words, weights)
 
-    def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+    @np.errstate(over="ignore", invalid="ignore")
+    def logits(self, ids: Integers, offsets: Integers) -> Numbers:
         """Logits `[B, labels]` of documents of word `ids [M]` that start at `offsets [B + 1]`."""
-        empty = offsets.diff() == 0
-        if self.boundary_width:
-            places = boundary_places(len(self.table), self.num_boundary_rows)
-            ids, offsets = add_boundary_tokens(ids, offsets, places, self.boundary_width)
-        arcs = Arcs(self.table, ids, offsets, self.epsilon)
-        scores = document_scores(self.layout, self.semiring, arcs)
-        logits = self.head(self.document_vector(scores, self.table.dtype))
-        return torch.where(empty[:, None], self.class_log_prior, logits)
+        empty = np.diff(offsets) == 0
+        if self.settings.boundary_width:
+            ids, offsets = self._wrapped(ids, offsets)
+        scores = np.empty((len(empty), self.layout.num_patterns), np.float32)
+        arcs: Any = Arcs(self.table, ids, offsets, self.epsilon)  # type: ignore[arg-type]
+        document_scores(self.layout, self.settings.semiring, arcs, scores)
+        logits = self._head(self._document_vectors(scores))
+        logits[empty] = self.class_log_prior
+        return logits
 
-    @torch.inference_mode()
+    def _wrapped(self, ids: Integers, offsets: Integers) -> tuple[Integers, Integers]:
+        """The documents between boundary tokens; as `add_boundary_tokens` of the encoder."""
+        width, batch = self.settings.boundary_width, np.arange(len(offsets))
+        before, behind = self.settings.boundary_places
+        document = np.repeat(batch[:-1], np.diff(offsets))
+        wrapped = np.full(len(ids) + 2 * width * (len(offsets) - 1), before)
+        wrapped[np.arange(len(ids)) + width * (2 * document + 1)] = ids
+        bounds = offsets + 2 * width * batch
+        for back in range(1, width + 1):
+            wrapped[bounds[1:] - back] = behind
+        return wrapped, bounds
+
+    def _document_vectors(self, scores: Numbers) -> Numbers:
+        """Those of the encoder (its `DocumentVector`), `[B, K]`, from document scores `[B, K]`."""
+        own = {name: each for name, each in self.weights.items() if "document_vector." in name}
+        of = {name.rpartition(".")[2]: each for name, each in own.items()}
+        values: Numbers = np.exp(scores) if self.settings.exponential else scores
+        if rules := self.settings.patterns_of_rules:
+            values, otherwise = values / of["sure"], rules.pop(-1, [])
+            for patterns in rules.values():
+                some = values[:, patterns]
+                values[:, patterns] = some * (some.argmax(1)[:, None] == np.arange(len(patterns)))
+            best = np.max([values[:, patterns].max(1) for patterns in rules.values()], axis=0)
+            values[:, otherwise] = 1 - np.minimum(best, 1)[:, None]
+        values = values - of["halves"]
+        if "no_match" in of:
+            values = np.where(np.isneginf(scores), of["no_match"], values)
+        values = values * of["scales"]
+        if "weight" in of:  # of a normalization
+            mean = of.get("running_mean", values.mean(1, keepdims=True))
+            variance = of.get("running_var", values.var(1, keepdims=True))
+            values = (values - mean) / np.sqrt(variance + NORM_EPSILON) * of["weight"] + of["bias"]
+        return np.maximum(values, 0) if self.settings.relu else values
+
     def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`, as the model itself gives them.
 
@@ -178,20 +257,55 @@ class CompiledClassifier(nn.Module):
             raise TypeError(f"texts: expected a list of texts, found one; give [{texts[:40]!r}]")
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("texts: expected a list of texts, found something else in it")
-        logits = torch.empty(len(texts), len(self.labels))
+        logits = np.empty((len(texts), len(self.labels)))
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             some = slice(start, start + _TEXTS_AT_ONCE)
             try:
-                logits[some] = self(*self.words.encode(texts[some]))
+                logits[some] = self.logits(*self.words.encode(texts[some]))
             except (UnicodeEncodeError, TypeError):
                 for number, text in enumerate(texts, start=1):
                     check_encodable(text, f"text {number}")
                 raise
-        return logits.double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
+        logits -= logits.max(axis=1, keepdims=True)
+        shifted: NDArray[np.floating] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return shifted
 
     def predict(self, texts: Sequence[str]) -> list[str]:
         """The most probable label of each text."""
         return [self.labels[best] for best in self.log_probabilities(texts).argmax(axis=1)]
+
+
+HEADS: Mapping[str, Sequence[str]] = {"linear": ["output"], "mlp": ["hidden", "output"]}
+"""Layers of the heads that need no torch, with ReLU between."""
+
+
+def _head(settings: Settings, weights: Mapping[str, NDArray[Any]]) -> Callable[[Numbers], Numbers]:
+    """What gives logits `[B, labels]` of document vectors `[B, K]`."""
+    name = settings.head_type
+    if name in HEADS:
+        layers = [
+            (weights[f"head.{layer}.weight"].T, weights[f"head.{layer}.bias"])
+            for layer in HEADS[name]
+        ]
+
+        def logits(document: Numbers) -> Numbers:
+            for number, (weight, bias) in enumerate(layers):
+                document = (np.maximum(document, 0) if number else document) @ weight + bias
+            return document
+
+        return logits
+    torch: Any = require("torch", f"the head {name!r}", extra=None)
+    from sopa_plugin.heads import ClassifierHead
+
+    head = ClassifierHead.from_params(
+        settings.head, input_dim=len(settings.lengths), num_labels=len(settings.labels)
+    )
+    own = {name: each for name, each in weights.items() if name.startswith("head.")}
+    head.load_state_dict(
+        {name.removeprefix("head."): torch.from_numpy(each) for name, each in own.items()}
+    )
+    head.eval().requires_grad_(False)
+    return lambda document: head(torch.from_numpy(document)).numpy()
 
 
 def save_compiled(compiled: CompiledClassifier, folder: str | Path) -> None:
@@ -215,10 +329,10 @@ def save_compiled(compiled: CompiledClassifier, folder: str | Path) -> None:
         "model_files": _checksums(Path(folder)),
         "words": options,
     }
-    encoded = torch.frombuffer(bytearray(text, encoding="utf-8"), dtype=torch.uint8)
+    encoded = np.frombuffer(text.encode(), np.uint8)
     metadata = {_RECORD: json.dumps(record)}
     file = Path(folder) / FILE
-    save_file({**compiled.state_dict(), key: encoded}, file, metadata)
+    save_file({**compiled.weights, key: encoded}, file, metadata)
     write_digests(file.parent, [file])
 
 
@@ -230,7 +344,8 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
         accept_changed: take files that were changed after they were saved.
 
     Raises:
-        UserError: there is no such folder, or a file is damaged.
+        UserError: there is no such folder, or a file is damaged; or it needs torch, which is not
+            installed.
     """
     folder = Path(folder)
     check_folder(folder, "give the folder of a finished run")
@@ -241,26 +356,22 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
     if file is None:
         return None
     try:
-        with safe_open(file, framework="pt") as opened:
+        with safe_open(file, framework="numpy") as opened:
             record: dict[str, Any] = json.loads(opened.metadata()[_RECORD])
             if not _belongs(record, folder):
                 logger.warning("%s: not used: of another model than is here, or version", file)
                 return None
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         check_imported(record["plugins"], str(file))
         check_labels(record["labels"], str(file))
-        words = _words(tensors, record["words"])
-        settings = Settings(**{key: record[key] for key in _SETTINGS if key in record})
+        words = _words(arrays, record["words"])
+        settings = Settings(**{key: record[key] for key in _SETTINGS})
         for name, config in vars(settings).items():
-            check_sizes(config, (each.shape for each in tensors.values()), f"{file}: {name}")
+            check_sizes(config, (each.shape for each in arrays.values()), f"{file}: {name}")
         with imported_only():
-            compiled = CompiledClassifier(settings, words, len(tensors["table"]))
-        if words.num_ids + compiled.num_boundary_rows > len(tensors["table"]):
-            raise ValueError(f"{words.num_ids} words, but {len(tensors['table'])} rows")
-        expected = {name: each.dtype for name, each in compiled.state_dict().items()}
-        compiled.load_state_dict(tensors, assign=True)
-        if {name: each.dtype for name, each in tensors.items()} != expected:
-            raise ValueError("numbers of another type")
+            compiled = CompiledClassifier(settings, words, arrays)
+        # what does not fit together is found by using it
+        compiled.logits(np.zeros(1, np.int64), np.array([0, 1]))
     except UserError:
         raise
     except Exception as error:  # whatever a damaged file makes go wrong
@@ -268,17 +379,19 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
             f"{file}: not a compiled classifier, or a damaged one ({type(error).__name__}: "
             f"{error}); delete it: the model itself predicts the same"
         ) from error
-    return compiled.requires_grad_(False)
+    return compiled
 
 
-def _words(tensors: dict[str, Tensor], options: dict[str, Any]) -> Words | Pieces | WithUnknown:
-    """What splits text, taken out of the file's tensors."""
+def _words(
+    arrays: dict[str, NDArray[Any]], options: dict[str, Any]
+) -> Words | Pieces | WithUnknown:
+    """What splits text, taken out of the file's arrays."""
     unknown = options.pop("unknown_words", None)
     words: Words | Pieces
-    if _TOKENIZER in tensors:
-        words = Pieces(tensors.pop(_TOKENIZER).numpy().tobytes().decode(), **options)
+    if _TOKENIZER in arrays:
+        words = Pieces(arrays.pop(_TOKENIZER).tobytes().decode(), **options)
     else:
-        words = Words(tensors.pop(_WORDS).numpy().tobytes().decode().split("\n"), **options)
+        words = Words(arrays.pop(_WORDS).tobytes().decode().split("\n"), **options)
     return words if unknown is None else WithUnknown(words, UnknownWords.from_json(unknown))
 
 
@@ -286,7 +399,7 @@ def _belongs(record: dict[str, Any], folder: Path) -> bool:
     """Whether a classifier was compiled from the model in its folder, where there is one."""
     checksums = _checksums(folder)
     same = checksums == record["model_files"] and record["version"] == __version__
-    return same or not checksums
+    return (same and set(_SETTINGS) <= set(record)) or not checksums
 
 
 def _checksums(folder: Path) -> dict[str, int]:

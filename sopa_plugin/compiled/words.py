@@ -9,11 +9,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
-from torch import Tensor
 
 from sopa_plugin.data.tokenizers import BLANKS, UNKNOWN, max_tokens_of, normalized, splitting
 from sopa_plugin.rules.unknown import UnknownWords
@@ -77,14 +75,14 @@ class Pieces:
         words = (text[start:stop] for start, stop in self._tokenizer.encode(text).offsets)
         return [normalized(self._tokenizer, word) for word in words]
 
-    def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def encode(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
         """Ids of all tokens `[M]` of the documents, and where each starts in them `[B + 1]`."""
         with splitting():
             pieces = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
         offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
         np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
         ids = np.fromiter(chain.from_iterable(pieces), np.int64, int(offsets[-1]))
-        return torch.from_numpy(ids), torch.from_numpy(offsets)
+        return ids, offsets
 
 
 class Words:
@@ -113,7 +111,7 @@ class Words:
         self._slots = np.full(2 << len(self.words).bit_length(), _FREE, dtype=np.int32)
         _fill(self._letters, self._bounds, self._slots)
 
-    def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def encode(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
         """Ids of all words `[M]` of the documents, and where each starts in them `[B + 1]`."""
         letters, bounds = _join(self._lowered(texts) if self.lowercase else texts)
         ids = np.empty((len(letters) + len(texts)) // 2, dtype=np.int64)
@@ -121,7 +119,7 @@ class Words:
         vocabulary = self._letters, self._bounds, self._slots
         most = len(ids) if self.max_tokens is None else self.max_tokens
         count = _encode(letters, bounds, *vocabulary, self.unknown, most, ids, offsets)
-        return torch.from_numpy(ids[:count]), torch.from_numpy(offsets)
+        return ids[:count], offsets
 
     def split(self, text: str) -> list[str]:
         """The words of a text as the vocabulary would have them."""
@@ -146,11 +144,11 @@ class WithUnknown:
         self.words, self.unknown_words = words, unknown_words
         self.num_ids = words.num_ids
 
-    def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def encode(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
         """Ids of all words `[M]` of the documents, and where each starts in them `[B + 1]`."""
         ids, offsets = self.words.encode(texts)
-        places = torch.eq(ids, self.words.unknown).nonzero().flatten()
-        documents = torch.searchsorted(offsets, places, right=True) - 1
+        places = np.flatnonzero(ids == self.words.unknown)
+        documents = np.searchsorted(offsets, places, side="right") - 1
         split: dict[int, list[str]] = {}
         for place, document in zip(places.tolist(), documents.tolist(), strict=True):
             if document not in split:

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 
 from numpy.typing import NDArray
 
-from sopa_plugin.data.readers.sources import (
+from sopa_plugin.data.sources import (
     HEAD,
     check_encodable,
     find_delimiter,
@@ -35,7 +35,7 @@ from sopa_plugin.data.readers.sources import (
     read_lines,
     unique_keys,
 )
-from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.errors import UserError, listed, require, shortened
 from sopa_plugin.files import is_same_file
 
 FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
@@ -261,6 +261,7 @@ class ParquetRows(Documents):
     form = "parquet"
 
     def __init__(self, path: Path, name: str, text_column: str) -> None:
+        require("pyarrow", f"{name}: Parquet", extra=None)
         from pyarrow import parquet, types
 
         super().__init__(name)
@@ -382,7 +383,7 @@ def _check_column(column: str, columns: Sequence[str], where: str) -> None:
 def split_lines(source: BinaryIO) -> Iterator[list[bytes]]:
     """The lines that are there to be read, without their ends, again and again.
 
-    They end as those of files do (`sopa_plugin.data.readers.lines`); a byte order mark before the
+    They end as those of files do (`sopa_plugin.data.sources`); a byte order mark before the
     first is left out.
     """
     rest = io.BytesIO()  # of a line whose end is yet to come

@@ -299,7 +299,7 @@ class DocumentVector(nn.Module):
         if any(self.rules):
             values = self._of_rules(values)
         if self.output == "excess":
-            values = values - values.new_tensor(self._halves)
+            values = values - values.new_tensor(self.halves)
         if self.no_match is not None:
             no_match = self.no_match.to(values.dtype)
             values = torch.where(scores == algebra.zero, no_match, values)
@@ -311,14 +311,14 @@ class DocumentVector(nn.Module):
         """What a score of 0 is to the head, `[K]`; with normalization, 0 all the same."""
         if self.output != "excess" or not isinstance(self.norm, nn.Identity):
             return torch.zeros(len(self.lengths))
-        values = torch.tensor(self._halves)
+        values = torch.tensor(self.halves)
         values = values * -self._scales(values)
         return values.relu() if self.activation == "relu" else values
 
     def _of_rules(self, values: Tensor) -> Tensor:
         """`values [B, K]` with those of rules as shares of a sure match's, 0 for all but the best
         pattern of a rule."""
-        values = values / values.new_tensor([rule.sure if rule else 1.0 for rule in self.rules])
+        values = values / values.new_tensor(self.sure)
         for patterns in self.rivals:
             some = values[:, patterns]
             best = functional.one_hot(some.argmax(dim=1), len(patterns)).to(some.dtype)
@@ -329,16 +329,25 @@ class DocumentVector(nn.Module):
         return values
 
     @property
-    def _halves(self) -> list[float]:
-        """Each free pattern's score of a path whose arcs score 1/2, 0 for a rule's."""
+    def halves(self) -> list[float]:
+        """What is subtracted: each free pattern's score of a path whose arcs score 1/2, if any."""
         pairs = zip(self.lengths, self.rules, strict=True)
-        return [0.0 if rule else math.exp2(1 - length) for length, rule in pairs]
+        excess = self.output == "excess"
+        return [math.exp2(1 - length) if excess and not rule else 0.0 for length, rule in pairs]
+
+    @property
+    def scales(self) -> list[float]:
+        """What each pattern's output is multiplied by."""
+        return [1.0 if rule else self.scale for rule in self.rules]
+
+    @property
+    def sure(self) -> list[float]:
+        """Scores of sure matches of rules' patterns, 1 for a free one."""
+        return [rule.sure if rule else 1.0 for rule in self.rules]
 
     def _scales(self, values: Tensor) -> Tensor | float:
-        """What the outputs are multiplied by: one number, or each pattern's own, `[K]`."""
-        if not any(self.rules):
-            return self.scale
-        return values.new_tensor([1.0 if rule else self.scale for rule in self.rules])
+        """The same as one number where they are the same."""
+        return values.new_tensor(self.scales) if any(self.rules) else self.scale
 
 
 def _rivals(rules: Sequence[RulePattern | None]) -> list[list[int]]:

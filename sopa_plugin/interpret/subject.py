@@ -20,6 +20,7 @@ from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.markup import CONTINUES
 from sopa_plugin.interpret.match import pattern_names, unknown_pattern
+from sopa_plugin.wfsa.dispatch import MAX_SEMIRINGS
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -306,7 +307,7 @@ class ModelSubject(Subject):
 
     def prepare(self) -> None:
         """Compiles the model, if it can be and is not yet: words are then only looked up."""
-        wanted = self.model.device.type == "cpu" and self.encoder.options.algebra.selects
+        wanted = self.model.device.type == "cpu" and self.encoder.options.semiring in MAX_SEMIRINGS
         if wanted and self.compiled is None and self.model.reason_not_compiled() is None:
             self._compiled, self._compiled_at = self.model.to_compiled(), self._versions()
 
@@ -332,20 +333,20 @@ class ModelSubject(Subject):
         if self.compiled is None:
             encoded = self.model.encode_texts(documents)
             return self._embed(encoded.ids, encoded.offsets)
-        index, offsets = self.compiled.words.encode(documents)
-        return self._look_up(index, offsets)
+        return self._look_up(*self.compiled.words.encode(documents))
 
     def read_ids(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
         if self.compiled is None:
             return self.embed(documents)
-        return self._look_up(*map(torch.from_numpy, _packed(documents)))
+        return self._look_up(*_packed(documents))
 
-    def _look_up(self, index: Tensor, offsets: Tensor) -> Encoded:
+    def _look_up(self, ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> Encoded:
         """Documents of words whose arc scores the compiled model has."""
         assert self.compiled is not None
-        arcs = self.compiled.table, self.compiled.epsilon
-        rows = arcs[0].new_empty(0, self.encoder.get_input_dim())
-        return Encoded(rows, index, offsets, index.numpy(), arcs)
+        table, epsilon = map(torch.from_numpy, (self.compiled.table, self.compiled.epsilon))
+        rows = table.new_empty(0, self.encoder.get_input_dim())
+        index, bounds = torch.from_numpy(ids), torch.from_numpy(offsets)
+        return Encoded(rows, index, bounds, ids, (table, epsilon))
 
     def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
         return self._embed(*_packed(documents))

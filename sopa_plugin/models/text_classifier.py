@@ -23,7 +23,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.compiled import CompiledClassifier, save_compiled
-from sopa_plugin.compiled.classifier import Settings
+from sopa_plugin.compiled.classifier import SEMIRINGS
 from sopa_plugin.compiled.words import WithUnknown, words_of
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
 from sopa_plugin.embedders import configured
@@ -279,6 +279,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         """Why this model cannot be compiled; None where it can."""
         if type(self.encoder) is not SopaEncoder:
             return "its encoder is not soft patterns"
+        if self.encoder.options.semiring not in SEMIRINGS:
+            return f"its semiring is none of {', '.join(SEMIRINGS)}"
         if self.embedder.contextual:
             return "its word vectors depend on the words around"
         if self.dtype != torch.float32:
@@ -310,13 +312,17 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         if isinstance(backend, RuleTokenizer):
             words = WithUnknown(words, backend.by_answers)
         encoder: Any = self.encoder
-        rules = [rule for rule in encoder.rules if rule]
-        settings = Settings(self.config.encoder, self.config.head, self.labels, rules)
         ids = torch.arange(len(backend), device=self.device).split(_ROWS_AT_ONCE)
         with self._evaluating():
             vectors = map(self._embed, ids)
             return CompiledClassifier.from_parts(
-                settings, words, vectors, encoder, self.head, self.class_log_prior
+                self.labels,
+                words,
+                vectors,
+                encoder,
+                self.head,
+                self.config.head or {},
+                self.class_log_prior,
             )
 
     to_matcher = to_compiled  # its former name, kept for one release

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.data.readers.sources import SPLITS
+from sopa_plugin.data.sources import SPLITS
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     DIGESTS,

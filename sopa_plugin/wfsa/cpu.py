@@ -3,24 +3,26 @@
 An implementation of `dispatch.Kernel`. Forward threads share out the documents and backward threads
 the patterns, so that no two write the same number and every number is computed in one order:
 results are bit for bit the same from run to run and for every number of threads. That number is
-`torch.get_num_threads()`; small batches stay on the calling thread.
+`torch.get_num_threads()`; small batches stay on the calling thread. `document_scores` takes arrays,
+and needs no torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from sopa_plugin.wfsa.kernels import max_plus, sums
 from sopa_plugin.wfsa.kernels.elementwise import add_products, count_nonzero, log_sigmoid
 from sopa_plugin.wfsa.kernels.plan import WIDTH, origins_of, plan_of
 from sopa_plugin.wfsa.kernels.threads import ThreadPool, num_threads
 from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LEAST_STATES = 300_000
 """States to compute (tokens times states) from which a thread pays: about 0.1 ms of work."""
@@ -54,22 +56,27 @@ def forward(layout: Layout, semiring: str, arcs: Arcs, keep_paths: bool) -> Best
     Raises:
         IndexError: `index` names a row that `scores` has not, or `offsets` a token.
     """
-    matches = BestMatches.unfilled(layout, arcs, keep_paths)
+    matches, given = BestMatches.unfilled(layout, arcs, keep_paths), _arrays(arcs)
+    if keep_paths:
+        _by_documents(max_plus.best_paths, plan_of(layout), layout, given, _arrays(matches))
+    else:
+        document_scores(layout, semiring, given, _array(matches.scores))
+    return matches
+
+
+def document_scores(layout: Layout, semiring: str, arcs: Arcs, scores: NDArray[np.float32]) -> None:
+    """Fills the document scores `[B, K]`; all are arrays. Raises as `forward` does."""
     if semiring in _SUMS:
         compute, _ = _SUMS[semiring]
-        _by_documents(compute, origins_of(layout), layout, arcs, _array(matches.scores))
-    elif keep_paths:
-        _by_documents(max_plus.best_paths, plan_of(layout), layout, arcs, _arrays(matches))
+        _by_documents(compute, origins_of(layout), layout, arcs, scores)
     else:
-        scores = _array(matches.scores)
         _by_documents(max_plus.best_scores, plan_of(layout), layout, arcs, scores)
-    return matches
 
 
 def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
     """The best matches that end at each token; see `dispatch.Kernel`. Raises as `forward` does."""
     found = EndScores.unfilled(layout, arcs)
-    _by_documents(max_plus.scores_by_end, plan_of(layout), layout, arcs, _arrays(found))
+    _by_documents(max_plus.scores_by_end, plan_of(layout), layout, _arrays(arcs), _arrays(found))
     return found
 
 
@@ -134,25 +141,29 @@ def products_backward(
 
 def _zeros(*shape: int) -> Tensor:
     """Zeros in float32, not filled by torch's own threads, which a forked child has lost."""
+    import torch
+
     return torch.from_numpy(np.zeros(shape, np.float32))
 
 
 def _by_documents(
-    function: Callable[..., bool], tables: Any, layout: Layout, arcs: Arcs, output: Any
+    function: Callable[..., bool], tables: Any, layout: Layout, arcs: Any, output: Any
 ) -> None:
-    """Runs a forward function over all documents, about as many tokens on each thread."""
+    """Runs a forward function over all documents, about as many tokens on each thread.
+
+    `arcs` and `output` are arrays.
+    """
     num_rows, num_tokens = len(arcs.scores), len(arcs.index)
-    given = _arrays(arcs)
     threads = num_threads(num_tokens * layout.num_states, LEAST_STATES)
 
     def task(first: int, last: int) -> None:
-        if not function(tables, given, first, last, output):
+        if not function(tables, arcs, first, last, output):
             raise IndexError(
                 f"expected offsets that ascend from 0 to {num_tokens}, the tokens in index, and "
                 f"an index of rows 0 to {num_rows - 1} of scores"
             )
 
-    _pool.run(task, _shares(given.offsets, threads))
+    _pool.run(task, _shares(arcs.offsets, threads))
 
 
 def _shares(offsets: NDArray[np.int64], threads: int) -> list[int]:

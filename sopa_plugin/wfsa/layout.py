@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SELF_LOOP = 1
 """Bit of a step: the state was reached by its self-loop; else by the main path (START: afresh)."""
@@ -186,6 +186,8 @@ class BestMatches(NamedTuple):
     @classmethod
     def unfilled(cls, layout: Layout, arcs: Arcs, keep_paths: bool) -> BestMatches:
         """Tensors of these shapes; those of paths hold nothing unless `keep_paths`."""
+        import torch
+
         best = (arcs.offsets.shape[0] - 1, layout.num_patterns)
         steps = (arcs.index.shape[0], layout.num_states)
         shapes = (best, best, steps) if keep_paths else ((0,),) * 3
@@ -210,6 +212,8 @@ class EndScores(NamedTuple):
     @classmethod
     def unfilled(cls, layout: Layout, arcs: Arcs) -> EndScores:
         """Tensors of these shapes."""
+        import torch
+
         ends, steps = ((arcs.index.shape[0], n) for n in (layout.num_patterns, layout.num_states))
         new = arcs.index.new_empty
         return cls(

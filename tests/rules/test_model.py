@@ -183,7 +183,7 @@ def test_saved_models_hold_their_rules(rules: Rules, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("states", [10**12, 1e12, float("nan"), -1, "3"])
-def test_a_compiled_model_s_rules_are_of_its_size(
+def test_a_compiled_model_s_patterns_are_of_its_size(
     states: Any, rules: Rules, tmp_path: Path
 ) -> None:
     save_compiled(rules.to_model().to_compiled(), tmp_path)
@@ -191,9 +191,9 @@ def test_a_compiled_model_s_rules_are_of_its_size(
     with safe_open(file, framework="pt") as opened:
         (metadata,) = opened.metadata().values()
     record = json.loads(metadata)
-    record["rules"][0][1] = states
+    record["lengths"][0] = states
     save_file(load_file(file), file, {"sopa_plugin": json.dumps(record)})
-    with pytest.raises(UserError, match=r"rules\.0\.1: expected a size|damaged|at least 2 states"):
+    with pytest.raises(UserError, match=r"lengths\.0: expected a size|damaged"):
         load_compiled(tmp_path, accept_changed=True)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
-from sopa_plugin.data.readers.sources import entries, read_json_lines, read_lines, split_of
 from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.data.sources import entries, read_json_lines, read_lines, split_of
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
 

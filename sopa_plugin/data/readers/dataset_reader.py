@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from sopa_plugin.data.readers import splits as split_tools
-from sopa_plugin.data.readers.sources import (
+from sopa_plugin.data.readers.splits import Examples
+from sopa_plugin.data.sources import (
     SPLITS,
     canonical_splits,
     encoding_problem,
@@ -19,7 +20,6 @@ from sopa_plugin.data.readers.sources import (
     is_stored,
     path_problem,
 )
-from sopa_plugin.data.readers.splits import Examples
 from sopa_plugin.data.tokenizers import MaxTokens
 from sopa_plugin.errors import TrainingFailed, UserError, listed, shortened
 from sopa_plugin.registry import Bound, PositiveInt, Registrable

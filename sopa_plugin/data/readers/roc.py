@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Size
-from sopa_plugin.data.readers.sources import entries, read_rows
 from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.data.sources import entries, read_rows
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Splits
-from sopa_plugin.data.readers.sources import read_lines
 from sopa_plugin.data.readers.splits import BLANKS, Example, Examples
+from sopa_plugin.data.sources import read_lines
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
 

@@ -24,7 +24,7 @@ import pyarrow
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
-from sopa_plugin.data.readers.sources import find_delimiter, read_header, read_rows
+from sopa_plugin.data.sources import find_delimiter, read_header, read_rows
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import is_hub_id
 

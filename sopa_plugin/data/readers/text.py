@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, LabelsOnlyInTest
-from sopa_plugin.data.readers.sources import (
+from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.data.sources import (
     SPLITS,
     canonical_splits,
     entries,
@@ -20,7 +21,6 @@ from sopa_plugin.data.readers.sources import (
     read_text,
     split_of,
 )
-from sopa_plugin.data.readers.splits import Example, Examples
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
-import torch
 from numba import njit, typeof
 
 # Reentrant and held across fork, so that no child inherits it from a thread that it does not have.
@@ -83,5 +83,13 @@ class ThreadPool:
 
 
 def num_threads(work: int, least: int) -> int:
-    """How many threads to use: torch's number, if each then has at least `least` units of work."""
-    return max(1, min(torch.get_num_threads(), work // least))
+    """How many threads to use, if each then has at least `least` units of work.
+
+    At most torch's number, where it is imported, else `OMP_NUM_THREADS`, else one for each CPU.
+    """
+    torch = sys.modules.get("torch")
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    most = int(given) if given.isdecimal() else os.cpu_count() or 1
+    if torch is not None:
+        most = torch.get_num_threads()
+    return max(1, min(most, work // least))

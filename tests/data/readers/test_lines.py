@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sopa_plugin.data.readers.sources import (
+from sopa_plugin.data.sources import (
     encoding_problem,
     read_json_lines,
     read_lines,
