@@ -61,7 +61,7 @@ CONTINUES = "##"
 """How a word piece that goes on with the word before it is written."""
 
 _NARROW = frozenset("iljtfrI.,;:'`|!()[]{}/\\\" -")
-_WIDE = frozenset("mwMW@%&—▲▼∗↻")
+_WIDE = frozenset("mwMW@%&—…▲▼∗↻")
 _NO_PICTURE = [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _NO_PICTURE += [*range(0xD800, 0xE000), 0xFFFE, 0xFFFF]
 _VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}  # ␀ to ␟, ␡

@@ -378,7 +378,8 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
     def title(self) -> str:
         if len(self) > 6:
             return f"{len(self)} patterns"
-        return f"Patterns {', '.join(pattern.name for pattern in self)}"
+        names = ", ".join(pattern.name for pattern in self)
+        return f"Pattern {names}" if len(self) == 1 else f"Patterns {names}"
 
     def to_dict(self) -> dict[str, Any]:
         return {
