@@ -35,7 +35,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("title", "package"),
-    [("scikit-learn.", "sklearn")],
+    [("scikit-learn.", "sklearn"), ("sentence-transformers", "sentence_transformers")],
 )
 def test_the_paragraph_runs(
     title: str, package: str, clone: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,112 @@
+"""Soft patterns in sentence-transformers: a pooling of token embeddings into a sentence embedding.
+
+```python
+words = Transformer("sentence-transformers/all-MiniLM-L6-v2")
+patterns = SopaPooling(words.get_embedding_dimension(), {"patterns": {4: 20, 3: 20}})
+SentenceTransformer(modules=[words, patterns]).save("model")
+SentenceTransformer("model", trust_remote_code=True)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from sentence_transformers.base.modules import Module
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch import Tensor
+from torch.nn import functional
+
+from sopa_plugin.encoders import Packed, PackedSeq2VecEncoder, Seq2VecEncoder, offsets_of, pad
+from sopa_plugin.registry import fill_defaults, imported_only
+
+Features = dict[str, Any]
+
+
+class SopaPooling(Module):
+    """Encodes token embeddings by a `Seq2VecEncoder`, soft patterns if it is not said otherwise.
+
+    Comes after a `Transformer`, or after `StaticTokens` for word vectors.
+
+    Arguments:
+        input_dim: dimension of the token embeddings, `get_embedding_dimension()` of what is before.
+        encoder: its config, `type` and constructor arguments.
+
+    Attributes:
+        encoder: the config with every default filled in.
+        seq2vec: the encoder itself.
+    """
+
+    config_keys = ["input_dim", "encoder"]  # noqa: RUF012
+
+    def __init__(self, input_dim: int, encoder: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.input_dim = input_dim
+        self.encoder = fill_defaults(Seq2VecEncoder, {"type": "sopa", **encoder})
+        self.seq2vec = Seq2VecEncoder.from_params(self.encoder, input_dim=input_dim)
+
+    def forward(self, features: Features, **kwargs: Any) -> Features:
+        """Adds `sentence_embedding [batch, output_dim]` of `token_embeddings [batch, tokens, dim]`.
+
+        Tokens are those of the `attention_mask`, padded on either side, or with
+        `cu_seq_lens_q [batch + 1]` all of one row, as flash attention leaves them.
+        """
+        tokens = features["token_embeddings"]
+        if "cu_seq_lens_q" in features:
+            rows, offsets = tokens.flatten(0, 1), features["cu_seq_lens_q"].long()
+        else:
+            mask = features["attention_mask"].bool()
+            rows, offsets = tokens[mask], offsets_of(mask)
+        packed = Packed(rows, torch.arange(len(rows), device=rows.device), offsets)
+        if isinstance(self.seq2vec, PackedSeq2VecEncoder):
+            features["sentence_embedding"] = self.seq2vec.forward_packed(*packed)
+        else:
+            features["sentence_embedding"] = self.seq2vec(*pad(packed))
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """Numbers of a sentence embedding: one for each pattern."""
+        return self.seq2vec.get_output_dim()
+
+    def save(
+        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
+        """Writes config and weights into a folder."""
+        self.save_config(output_path)
+        self.save_torch_weights(output_path, safe_serialization=safe_serialization)
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
+    ) -> Self:
+        """What `save` wrote, in a folder or on the Hub; nothing is imported because it says so."""
+        of_hub = ("token", "cache_folder", "revision", "local_files_only")
+        where = {key: kwargs[key] for key in of_hub if key in kwargs} | {"subfolder": subfolder}
+        config = cls.load_config(model_name_or_path, **where)
+        with imported_only():
+            module = cls(**config)
+        loaded: Any = cls.load_torch_weights(model_name_or_path, model=module, **where)
+        return loaded  # type: ignore[no-any-return]
+
+
+class StaticTokens(StaticEmbedding):
+    """`StaticEmbedding` that gives the vector of each token, where that gives a text's mean."""
+
+    @classmethod
+    def of(cls, static: StaticEmbedding) -> Self:
+        """The word vectors of a `StaticEmbedding`, and its tokenizer."""
+        return cls(static.tokenizer, static.embedding.weight.detach(), base_model=static.base_model)
+
+    def forward(self, features: Features, **kwargs: Any) -> Features:
+        """Adds `token_embeddings [batch, tokens, dim]` and their `attention_mask`."""
+        ids: Tensor = features["input_ids"]
+        offsets = functional.pad(features["offsets"], (0, 1), value=len(ids))
+        tokens, mask = pad(Packed(self.embedding.weight, ids, offsets))
+        return features | {"token_embeddings": tokens, "attention_mask": mask.long()}
+
+    @classmethod
+    def load(cls, *args: Any, **kwargs: Any) -> Self:
+        """What `save` wrote."""
+        return cls.of(super().load(*args, **kwargs))
