@@ -93,9 +93,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     shown = (number, signed, percent, mark, side, shorten, state_name, text_width, class_keys)
-    environment.globals.update(
-        {each.__name__: each for each in shown}, FIRST=FIRST, REPLACED=REPLACED, SHOWN=SHOWN
-    )
+    environment.globals.update({each.__name__: each for each in (*shown, tuple)})
+    environment.globals.update(FIRST=FIRST, REPLACED=REPLACED, SHOWN=SHOWN)
     return environment
 
 

@@ -17,7 +17,6 @@ from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
     columns,
-    mark,
     number,
     padded,
     paint,
@@ -101,21 +100,20 @@ class PatternReading:
         return self.effect[self.label] if self.label is not None else 0.0
 
     @property
-    def direction(self) -> int:
-        """Of two labels, 1 where the pattern speaks for the second and -1 for the first; else 1."""
-        return -1 if len(self.effect) == 2 and self.label == next(iter(self.effect)) else 1
-
-    @property
     def sign(self) -> int:
-        """The direction; 0 where the pattern has no effect."""
-        return self.direction if self.strength else 0
+        """Of two labels, 1 where the pattern speaks for the second and -1 for the first; else 1.
+
+        0 where it has no effect.
+        """
+        first = len(self.effect) == 2 and self.label == next(iter(self.effect))
+        return (-1 if first else 1) if self.strength else 0
 
     @property
     def verdict(self) -> str:
         """The effect in words; empty where no head is read."""
         if self.label is None:
             return ""
-        return f"{mark(self.sign)} {visible(self.label)} {signed(self.strength)}"
+        return f"{visible(self.label)} {signed(self.strength)}"
 
     @property
     def facts(self) -> list[str]:
@@ -260,7 +258,7 @@ class PatternReading:
     def card(self) -> Picture:
         """The phrases below the facts."""
         phrases, facts = self.phrases(), " · ".join(self.facts)
-        after = PAD + 14 + text_width(self.name, SIZE + 2)
+        after = PAD + 36 + text_width(self.name, SIZE + 2)
         look = {"after": after, "pad": PAD, "size": SIZE, "facts": facts, "phrases": phrases}
         right = [after + text_width(self.verdict, SIZE), PAD + text_width(facts, SMALL)]
         width = max(*right, PAD + phrases.width) + PAD
