@@ -21,14 +21,19 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.files import parse_json
 from sopa_plugin.rules.automaton import MOST_PATTERNS, DoesNotFit, HardPattern, Item, fit
 from sopa_plugin.rules.tokens import ANY, END, START, Condition, TokenTest, one_of, read_token
+
+MOST_LONG = 500
+"""Patterns of several words in a file; more are refused."""
 
 Sequences = tuple[tuple[Item, ...], ...]
 """Alternatives, each a sequence of items."""
@@ -159,10 +164,16 @@ class Rules:
         for each in reader(re.split("\r\n|\r|\n", text)):
             (faults if isinstance(each, Fault) else written).append(each)  # type: ignore[arg-type]
         rules: list[Rule] = []
+        numbers: Counter[str] = Counter()
         for lines in _grouped(written):
-            rule = _rule(lines, [rule.label for rule in rules].count(lines[0].label) + 1)
-            (faults if isinstance(rule, Fault) else rules).append(rule)  # type: ignore[arg-type]
-        return cls(tuple(rules), tuple(sorted(faults)), str(file))
+            rule = _rule(lines, numbers[lines[0].label] + 1)
+            if isinstance(rule, Fault):
+                faults.append(rule)
+            else:
+                rules.append(rule)
+                numbers[rule.label] += 1
+        rules, too_many = _within_memory(rules)
+        return cls(tuple(rules), tuple(sorted([*faults, *too_many])), str(file))
 
     def without_case(self) -> Rules:
         """The rules for text whose case is folded: those that ask for capitals are refused."""
@@ -194,7 +205,7 @@ class Rules:
         line = len(self.rules) + 1
         try:
             if text.lstrip().startswith(("[", "{")):
-                given = json.loads(text)
+                given = parse_json(text)
                 if isinstance(given, dict) and "pattern" not in given:
                     given = [given]
                 row = given if isinstance(given, dict) else {"pattern": given}
@@ -330,16 +341,36 @@ def _rule(lines: Sequence[_Written], number: int) -> Rule | Fault:
     return Rule(first.label, name, first.line, text, tuple(patterns), first.weight, first.over)
 
 
+def _within_memory(rules: Sequence[Rule]) -> tuple[list[Rule], list[Fault]]:
+    """The rules before there are more than `MOST_LONG` patterns of several words."""
+    kept: list[Rule] = []
+    refused: list[Rule] = []
+    count = 0
+    for rule in rules:
+        long = sum(len(pattern.loops) > 2 for pattern in rule.patterns)
+        count += long
+        (refused if long and count > MOST_LONG else kept).append(rule)
+    if not refused:
+        return kept, []
+    patterns = [pattern for rule in rules for pattern in rule.patterns]
+    arcs = sum(2 * len(pattern.loops) - 3 for pattern in patterns)
+    tests = {test for pattern in patterns for test in pattern.tests}
+    reason = (
+        f"here the file has more than {MOST_LONG} patterns of several words, and {count} in all, "
+        f"which would take {4 * arcs * len(tests) / 1e9:.2g} GB for weights of what they ask; "
+        "leave some out, or write words that stand alike as a set"
+    )
+    return kept, [Fault(refused[0].line, reason)]
+
+
 def _read_json_lines(lines: Sequence[str]) -> Iterator[_Written | Fault]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            yield _token_pattern(number, json.loads(line))
+            yield _token_pattern(number, parse_json(line))
         except json.JSONDecodeError as error:
             yield Fault(number, f"not JSON ({error.msg} at column {error.colno})")
-        except RecursionError:
-            yield Fault(number, "not JSON (nested too deep)")
         except ValueError as error:
             yield Fault(number, str(error))
 
@@ -348,10 +379,12 @@ def _token_pattern(number: int, row: Any) -> _Written:
     keys = ("label", "pattern", "id", "weight", "over")
     if not isinstance(row, dict) or not {"label", "pattern"} <= set(row):
         raise ValueError('expected an object with "label" and "pattern"')
+    if re.search(r"[\ud800-\udfff]", json.dumps(row, ensure_ascii=False)):
+        raise ValueError("half of a surrogate pair, which is no character; take it out")
     if unknown := sorted(set(row) - set(keys)):
         raise ValueError(f"no key {shortened(unknown[0])}: expected {', '.join(keys)}")
     over = [row["over"]] if isinstance(row.get("over"), str) else row.get("over") or []
-    if not isinstance(over, list) or not all(isinstance(each, str) for each in over):
+    if not isinstance(over, list):
         raise ValueError(f"over: expected a list of labels, found {shortened(over)}")
     if not isinstance(row.get("id", ""), str):
         raise ValueError(f"id: expected a string, found {shortened(row['id'])}")
@@ -369,7 +402,7 @@ def _token_pattern(number: int, row: Any) -> _Written:
         _label(row["label"]),
         row.get("id"),
         _weight(row.get("weight", 1)),
-        tuple(over),
+        tuple(_label(each, "over") for each in over),
         (tuple(items),),
     )
 
@@ -381,15 +414,16 @@ def _token_item(given: Any) -> Item:
     if not isinstance(given, dict):
         raise ValueError(f"pattern: expected an object for each token, found {shortened(given)}")
     test = read_token({key: value for key, value in given.items() if key != "OP"})
-    sign = given.get("OP", "1")
+    written = given.get("OP", "1")
+    sign = written if isinstance(written, str) else ""
     if sign == "!":
         return Item(TokenTest(test.conditions, negated=True))
     if sign in _SIGNS:
         return Item(test, *_SIGNS[sign])
-    count = _COUNT.fullmatch(sign) if isinstance(sign, str) else None
+    count = _COUNT.fullmatch(sign)
     if count is None or not (count[1] or count[3]):
         raise ValueError(
-            f"OP: expected one of ! ? + * {{n}} {{n,m}} {{n,}} {{,m}}, found {shortened(sign)}"
+            f"OP: expected one of ! ? + * {{n}} {{n,m}} {{n,}} {{,m}}, found {shortened(written)}"
         )
     least = int(count[1] or 0)
     most = int(count[3]) if count[3] else None if count[2] else least
@@ -406,9 +440,9 @@ _SIGNS: dict[str, tuple[int, int | None]] = {
 }
 
 
-def _label(value: Any) -> str:
+def _label(value: Any, key: str = "label") -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"label: expected a string, found {shortened(value)}")
+        raise ValueError(f"{key}: expected a string, found {shortened(value)}")
     return value
 
 
@@ -449,7 +483,7 @@ def _read_lexicon(lines: Sequence[str]) -> Iterator[_Written | Fault]:
         yield _Written(first[label, weight], text, label, None, weight, (), ((item,),))
 
 
-_SECTION = re.compile(r"\s*\[(?P<label>[^\]]+)\]\s*(?:>(?P<over>.*))?")
+_SECTION = re.compile(r"\[\s*(?P<label>[^\]]*[^\]\s])\s*\]\s*(?:>(?P<over>.*))?")
 
 
 def _read_sections(lines: Sequence[str]) -> Iterator[_Written | Fault]:
@@ -460,7 +494,7 @@ def _read_sections(lines: Sequence[str]) -> Iterator[_Written | Fault]:
         if not rule:
             continue
         if section := _SECTION.fullmatch(rule):
-            label = section["label"].strip()
+            label = section["label"]
             over = tuple(filter(None, map(str.strip, (section["over"] or "").split(","))))
         elif label is None:
             yield Fault(

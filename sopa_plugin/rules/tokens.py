@@ -15,6 +15,8 @@ from re import _constants as regex_codes  # type: ignore[attr-defined]
 from re import _parser as regex_parser  # type: ignore[attr-defined]
 from typing import Any, Literal, NamedTuple
 
+from sopa_plugin.errors import shortened
+
 _NUMBER_WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety "
@@ -262,57 +264,70 @@ def read_token(item: Mapping[str, Any]) -> TokenTest:
 def _value(attribute: str, kind: type, value: Any) -> Any:
     if type(value) is not kind:
         name = {str: "a string", int: "a whole number", bool: "true or false"}[kind]
-        raise ValueError(f"{attribute}: expected {name}, found {value!r}")
+        raise ValueError(f"{attribute}: expected {name}, found {shortened(value)}")
+    return value
+
+
+def _list(attribute: str, relation: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{attribute}: {relation} takes a list, found {shortened(value)}")
     return value
 
 
 def _relation(attribute: str, kind: type, relation: str, value: Any) -> tuple[str, Any]:
     if relation == "REGEX":
-        patterns = value["IN"] if isinstance(value, Mapping) and set(value) == {"IN"} else [value]
+        several = isinstance(value, Mapping) and set(value) == {"IN"}
+        patterns = _list(attribute, "IN", value["IN"]) if several else [value]
         return relation, frozenset(read_regex(_value(attribute, str, each)) for each in patterns)
     if relation in ("IN", "NOT_IN"):
-        if not isinstance(value, list):
-            raise ValueError(f"{attribute}: {relation} takes a list, found {value!r}")
+        value = _list(attribute, relation, value)
         return relation, frozenset(_value(attribute, kind, each) for each in value)
     return relation, _value(attribute, kind, value)
+
+
+MOST_WAYS = 1_000_000
+"""In how many ways a regular expression may take a word before it fails; more are refused."""
+
+_LONG = 100  # a repeat counts as so many at most, one without end as so many
 
 
 def read_regex(pattern: str) -> str:
     """`pattern`, if it is a regular expression that no word takes long to be searched for.
 
     Raises:
-        ValueError: it is none, or may take exponential time: a repeated group holds a repeat, or
-            alternatives of more than one character; or three repeats without end follow each other.
+        ValueError: it is none, or may take exponential time: the ways in which its repeats and
+            alternatives can share a word out among them multiply to more than `MOST_WAYS`.
     """
     try:
+        re.compile(pattern)
         parsed = regex_parser.parse(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"not a regular expression: {pattern!r} ({error})") from error
-    if _repeats(parsed) > 3:
+        raise ValueError(f"not a regular expression: {shortened(pattern)} ({error})") from error
+    if _ways(parsed) > MOST_WAYS:
         raise ValueError(
-            f"the regular expression {pattern!r} may take too long: write it without repeats "
-            "inside repeats, without alternatives inside repeats and with at most three * or +"
+            f"the regular expression {shortened(pattern)} may take too long: write it without "
+            "repeats or alternatives inside repeats and with at most three * or +"
         )
     return pattern
 
 
-def _repeats(parsed: Any, inside: bool = False) -> int:
-    """How many open repeats a parsed expression has; very many where one can take long."""
-    too_many, found = 1000, 0
+def _ways(parsed: Any) -> int:
+    """In how many ways a parsed expression can take a word; of more than `MOST_WAYS`, some more."""
+    found, too_many = 1, MOST_WAYS + 1
     for code, argument in parsed:
         if code in (regex_codes.GROUPREF, regex_codes.GROUPREF_EXISTS):
             return too_many
-        if code in (regex_codes.MAX_REPEAT, regex_codes.MIN_REPEAT):
-            _, most, body = argument
-            if most > 1:
-                found += too_many if inside else 0
-                found += int(most > 100) + _repeats(body, inside=True)
-            else:
-                found += _repeats(body, inside)
+        if code in _REPEATS:
+            least, most, body = argument
+            found *= min(most - least + 1, _LONG) * _ways(body) ** min(most, _LONG)
         elif code is regex_codes.BRANCH:
-            found += too_many if inside else max(_repeats(each) for each in argument[1])
-        elif code is regex_codes.SUBPATTERN:
-            found += _repeats(argument[-1], inside)
-        elif code in (regex_codes.ASSERT, regex_codes.ASSERT_NOT):
-            found += _repeats(argument[1], inside)
+            found *= sum(map(_ways, argument[1]))
+        elif code in (regex_codes.ASSERT, regex_codes.ASSERT_NOT, regex_codes.SUBPATTERN):
+            found *= _ways(argument[-1])
+        elif code is regex_codes.ATOMIC_GROUP:
+            found *= _ways(argument)
+        found = min(found, too_many)
     return found
+
+
+_REPEATS = (regex_codes.MAX_REPEAT, regex_codes.MIN_REPEAT, regex_codes.POSSESSIVE_REPEAT)

@@ -220,6 +220,13 @@ BAD = {
     '{"label": "x", "pattern": []}': "matches the empty text",
     '{"label": "x", "pattern": [{"TEXT": {"REGEX": "(a+)+$"}}]}': "may take too long",
     '{"label": "x", "pattern": [{"TEXT": {"REGEX": "("}}]}': "not a regular expression",
+    '{"label": "x", "pattern": [{"TEXT": {"REGEX": "(?<=a+)b"}}]}': "not a regular expression",
+    '{"label": "x", "pattern": [{"TEXT": {"REGEX": {"IN": "ab"}}}]}': "TEXT: IN takes a list",
+    '{"label": "x", "pattern": [{"TEXT": {"IN": "ab"}}]}': "TEXT: IN takes a list",
+    '{"label": "x", "pattern": [{"TEXT": "a", "OP": ["?"]}]}': "OP: expected one of",
+    '{"label": "x", "pattern": [{"TEXT": "a", "TEXT": "b"}]}': "key 'TEXT' is given twice",
+    '{"label": "x", "pattern": "\\ud800"}': "half of a surrogate pair",
+    '{"label": "x", "pattern": "a", "over": [""]}': "over: expected a string",
     '{"label": "x", "pattern": "a", "wieght": 2}': "no key 'wieght'",
     '{"label": "", "pattern": "a"}': "label: expected a string",
     '{"label": "x", "pattern": "a", "weight": "2"}': "weight: expected a number",
@@ -244,6 +251,7 @@ def test_every_fault_of_a_file_is_said_with_its_line(tmp_path: Path) -> None:
         ("a ) b", "a ) without its ("),
         ("* a", "nothing before the *"),
         ("[a-z]+", "expected words"),
+        ("[ ]", "expected words"),
         ("EOS a", "EOS: expected at its end"),
         ("a * *", "one of * + ? at a time"),
         (" ".join(["( a b | c d )"] * 7), "more than 64 patterns"),
@@ -256,10 +264,55 @@ def test_word_regexes_that_do_not_fit_are_refused(rule: str, expected: str, tmp_
     assert expected in fault.reason
 
 
-@pytest.mark.parametrize("pattern", ["(a|aa)+$", "(a*)*", r"(a)\1", "a*a*a*a*b", "((a+b)+)+"])
+SLOW = [
+    *(
+        "(a|aa)+$",
+        "(a*)*",
+        r"(a)\1",
+        "a*a*a*a*b",
+        "((a+b)+)+",
+        "(a?){30}a{30}",
+        "a?" * 30 + "a" * 30,
+    ),
+    *("a{0,100}" * 10 + "b", "(?:(?:a+)+b)*+", "(?>(a+)+b)", "(?=(a+)+b)a", "(a|b|ab)?" * 30),
+]
+
+
+@pytest.mark.parametrize("pattern", SLOW)
 def test_expressions_that_take_long_are_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="may take too long"):
         read_regex(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "^[a-z]+-?[0-9]+$",
+            ".*foo.*bar.*",
+            "^(un|in).+(able|ible)$",
+            "(ab)+",
+            "x{0}",
+            "[ab]{90}",
+        ),
+        *(r"\d{1,3}(,\d{3})*", "^(mon|tues|wednes|thurs|fri|satur|sun)day$", "(a|bc){1,3}$"),
+    ],
+)
+def test_expressions_that_people_write_are_read(pattern: str) -> None:
+    assert read_regex(pattern) == pattern
+
+
+def test_a_lexicon_of_many_words_is_sets_and_of_many_phrases_too_much(tmp_path: Path) -> None:
+    words = [f"word{n}\tpos" for n in range(10_000)]
+    (rule,) = Rules.read(write(tmp_path / "words.tsv", *words)).rules
+    assert len(rule.patterns) == 1
+    phrases = [f"a{n} b{n}\tpos" for n in range(2000)]
+    file = write(tmp_path / "phrases.tsv", *phrases, words[0])
+    rules = Rules.examine(file)
+    assert [rule.line for rule in rules.rules[-2:]] == [500, 2001]
+    (fault,) = rules.faults  # two arcs and a self-loop for each; 4 bytes for each pair with a word
+    assert fault.line == 501
+    assert "2000 in all, which would take 0.096 GB" in fault.reason
 
 
 def test_rules_that_ask_for_capitals_are_refused_where_case_is_folded(tmp_path: Path) -> None:
