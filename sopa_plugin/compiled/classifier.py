@@ -29,6 +29,7 @@ from sopa_plugin.files import (
 from sopa_plugin.registry import check_imported, imported_only, imported_plugins
 from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa.cpu import document_scores
+from sopa_plugin.wfsa.kernels.elementwise import log_sigmoid
 from sopa_plugin.wfsa.layout import Arcs, Layout
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class CompiledClassifier:
     Arguments:
         settings: what it is.
         words: turns text into rows of the table.
-        weights: the arrays below, those of the document vector and of the head.
+        weights: the arrays below, those of the document vector and of the head, and, where unknown
+            words have n-grams, of their scores (`_new_scores`).
 
     Attributes:
         table: arc scores as the semiring holds them, `[V, R]`, with a row more for each boundary
@@ -155,6 +157,7 @@ class CompiledClassifier:
         head: ClassifierHead,
         head_params: Mapping[str, Any],
         class_log_prior: Tensor,
+        unknown_words: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> Self:
         """Compiles the parts of a trained model, which are in evaluation mode.
 
@@ -164,6 +167,8 @@ class CompiledClassifier:
             vectors: those of the words, in parts `[some words, dim]`.
             encoder, head, class_log_prior: of the model.
             head_params: `type` and constructor arguments of the head.
+            unknown_words: their rows, the vectors of these, and those of n-grams, where arcs are
+                sigmoids of products and nothing else.
         """
         from sopa_plugin.encoders.sopa_layers import boundary_places
 
@@ -175,6 +180,14 @@ class CompiledClassifier:
             **document.state_dict(prefix="document_vector."),
             **head.state_dict(prefix="head."),
         }
+        if unknown_words is not None:
+            arcs, named = (
+                encoder.arcs,
+                zip(("rows", "vectors", "ngrams"), unknown_words, strict=True),
+            )
+            state |= {f"unknown.{name}": each for name, each in named}
+            state["unknown.weight"] = arcs.weight
+            state["unknown.bias"] = arcs.bias * encoder.options.bias_scale
         weights = {name: each.detach().cpu().numpy().copy() for name, each in state.items()}
         weights["table"] = np.concatenate([each.cpu().numpy() for each, _ in parts])
         weights["epsilon"] = parts[0][1].cpu().numpy()
@@ -200,17 +213,39 @@ class CompiledClassifier:
         return cls(settings, words, weights)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def logits(self, ids: Integers, offsets: Integers) -> Numbers:
-        """Logits `[B, labels]` of documents of word `ids [M]` that start at `offsets [B + 1]`."""
-        empty = np.diff(offsets) == 0
+    def logits(
+        self, ids: Integers, offsets: Integers, new_words: Integers | None = None
+    ) -> Numbers:
+        """Logits `[B, labels]` of documents of word `ids [M]` that start at `offsets [B + 1]`.
+
+        `new_words` are those of `WithUnknown`.
+        """
+        empty, table = np.diff(offsets) == 0, self.table
+        if new_words is not None and len(new_words):  # come after the table
+            ids = np.where(ids < self.words.num_ids, ids, ids + len(table) - self.words.num_ids)
         if self.settings.boundary_width:
             ids, offsets = self._wrapped(ids, offsets)
+        if new_words is not None and len(new_words):
+            used, ids = np.unique(ids, return_inverse=True)
+            table = np.concatenate([table[used[: -len(new_words)]], self._new_scores(new_words)])
         scores = np.empty((len(empty), self.layout.num_patterns), np.float32)
-        arcs: Any = Arcs(self.table, ids, offsets, self.epsilon)  # type: ignore[arg-type]
+        arcs: Any = Arcs(table, ids, offsets, self.epsilon)  # type: ignore[arg-type]
         document_scores(self.layout, self.settings.semiring, arcs, scores)
         logits = self._head(self._document_vectors(scores))
         logits[empty] = self.class_log_prior
         return logits
+
+    def _new_scores(self, new_words: Integers) -> Numbers:
+        """Arc scores `[words, R]` of words with such entries (`NewWords`), as the table's are."""
+        of = {name: self.weights[f"unknown.{name}"] for name in ("rows", "vectors", "ngrams")}
+        vectors = of["vectors"][np.searchsorted(of["rows"], new_words[:, 0])]
+        numbers = new_words[:, 1:]
+        counts = (numbers > 0).sum(axis=1)
+        sums = np.add.reduceat(of["ngrams"][numbers[numbers > 0]], np.cumsum(counts) - counts)
+        vectors[:, : sums.shape[1]] += sums / counts[:, None].astype(np.float32)
+        scores = vectors @ self.weights["unknown.weight"].T + self.weights["unknown.bias"]
+        log_sigmoid(scores.reshape(-1))
+        return scores  # type: ignore[no-any-return]
 
     def _wrapped(self, ids: Integers, offsets: Integers) -> tuple[Integers, Integers]:
         """The documents between boundary tokens; as `add_boundary_tokens` of the encoder."""

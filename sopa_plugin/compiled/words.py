@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.data.tokenizers import BLANKS, UNKNOWN, max_tokens_of, normalized, splitting
 from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa.kernels.threads import Compiled
@@ -133,7 +134,7 @@ class Words:
 
 
 class WithUnknown:
-    """Numbers words that are not in the vocabulary by what rules say of them.
+    """Numbers words that are not in the vocabulary by what rules say of them, or as new words.
 
     Arguments:
         words: splits text, and numbers the words that it knows.
@@ -144,9 +145,13 @@ class WithUnknown:
         self.words, self.unknown_words = words, unknown_words
         self.num_ids = words.num_ids
 
-    def encode(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
-        """Ids of all words `[M]` of the documents, and where each starts in them `[B + 1]`."""
+    def encode(self, texts: Sequence[str]) -> tuple[Integers, Integers, Integers]:
+        """Ids of all words `[M]`, where each document starts in them `[B + 1]`, and new words.
+
+        New words have n-grams, and ids from `num_ids` on; see `NewWords.entries`.
+        """
         ids, offsets = self.words.encode(texts)
+        new_words = NewWords(self.num_ids)
         places = np.flatnonzero(ids == self.words.unknown)
         documents = np.searchsorted(offsets, places, side="right") - 1
         split: dict[int, list[str]] = {}
@@ -154,8 +159,8 @@ class WithUnknown:
             if document not in split:
                 split = {document: self.words.split(texts[document])}
             word = split[document][place - int(offsets[document])]
-            ids[place] = self.unknown_words.row(word)
-        return ids, offsets
+            ids[place] = self.unknown_words.number(word, new_words)
+        return ids, offsets, new_words.entries()
 
 
 def _join(texts: Sequence[str]) -> tuple[Bytes, Integers]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.data.tokenizers import in_batches, splitting
 
 if TYPE_CHECKING:
@@ -32,16 +33,19 @@ class Documents:
 
     Attributes:
         ids: token ids of all documents, `[tokens]`; document d is `ids[offsets[d]:offsets[d + 1]]`.
+            Unknown words that n-grams tell apart have the numbers of `new_words`.
         offsets: where each document starts, `[documents + 1]`.
         labels: class numbers, `[documents]`; None where they are not known.
         vectors: vectors of all tokens, `[tokens, dim]`, where a frozen embedder has been run once
             for all epochs; may be a memory-mapped file.
+        new_words: those with n-grams; None where a tokenizer tells none apart.
     """
 
     ids: Integers
     offsets: Integers
     labels: Integers | None = None
     vectors: NDArray[np.floating] | None = None
+    new_words: NewWords | None = None
 
     @classmethod
     def encode(
@@ -49,17 +53,24 @@ class Documents:
         texts: Sequence[str],
         tokenizer: PreTrainedTokenizerBase,
         labels: Sequence[int] | None = None,
+        new_words: NewWords | None = None,
     ) -> Documents:
-        """Tokenises `texts`, in full: what is too long for its model, an embedder deals with."""
+        """Tokenises `texts`, in full: what is too long for its model, an embedder deals with.
+
+        New words are added to `new_words`, if it is given.
+        """
+        if new_words is None:
+            new_words = NewWords(len(tokenizer))
         ids, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for some in in_batches(texts):
-            pieces = _token_ids(some, tokenizer)
+            pieces = _token_ids(some, tokenizer, new_words)
             lengths.append(np.fromiter(map(len, pieces), np.int64, len(pieces)))
             ids.append(np.fromiter(chain.from_iterable(pieces), np.int64, lengths[-1].sum()))
         return cls(
             np.concatenate(ids),
             _offsets(np.concatenate(lengths)),
             None if labels is None else np.array(labels[:], dtype=np.int64),
+            new_words=new_words,
         )
 
     def __len__(self) -> int:
@@ -70,12 +81,20 @@ class Documents:
         """Number of tokens of each document, `[documents]`."""
         return np.diff(self.offsets)
 
+    @property
+    def known_ids(self) -> Integers:
+        """`ids` of the vocabulary alone, `[tokens]`: of a new word its row there."""
+        return self._split(self.ids)[0]
+
     @cached_property
     def _num_ids(self) -> int:
         return int(self.ids.max(initial=-1)) + 1
 
     def packed(self, documents: Integers) -> Batch:
-        """Distinct `token_ids [rows]`, `index [tokens]`, `offsets [batch + 1]` and labels."""
+        """Distinct `token_ids [rows]`, `index [tokens]`, `offsets [batch + 1]` and labels.
+
+        With new words also `ngrams [new rows, 1 + MOST_NGRAMS]`: which row, and its n-grams.
+        """
         tokens, offsets = self.tokens_of(documents)
         ids = self.ids[tokens]
         # What np.unique does, without sorting.
@@ -84,7 +103,10 @@ class Documents:
         distinct = np.flatnonzero(used)
         row = np.empty(self._num_ids, dtype=np.int64)
         row[distinct] = np.arange(len(distinct))
-        return self._batch(documents, token_ids=distinct, index=row[ids], offsets=offsets)
+        token_ids, ngrams = self._split(distinct)
+        return self._batch(
+            documents, token_ids=token_ids, index=row[ids], offsets=offsets, **ngrams
+        )
 
     def embedded(self, documents: Integers) -> Batch:
         """Vectors `rows [tokens, dim]`, `index [tokens]`, `offsets [batch + 1]` and labels."""
@@ -94,19 +116,35 @@ class Documents:
         return self._batch(documents, rows=rows, index=np.arange(len(tokens)), offsets=offsets)
 
     def padded(self, documents: Integers, padding: int) -> Batch:
-        """`input_ids` and `attention_mask [batch, longest or 1]`, and labels."""
+        """`input_ids` and `attention_mask [batch, longest or 1]`, and labels.
+
+        With new words also `ngrams [new tokens, 1 + MOST_NGRAMS]`: which of the tokens that are not
+        padding, and its n-grams.
+        """
         tokens, offsets = self.tokens_of(documents)
         lengths = np.diff(offsets)
         mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
         input_ids = np.full(mask.shape, padding, dtype=np.int64)
-        input_ids[mask] = self.ids[tokens]
-        return self._batch(documents, input_ids=input_ids, attention_mask=mask.astype(np.int64))
+        input_ids[mask], ngrams = self._split(self.ids[tokens])
+        mask = mask.astype(np.int64)
+        return self._batch(documents, input_ids=input_ids, attention_mask=mask, **ngrams)
 
     def tokens_of(self, documents: Integers) -> tuple[Integers, Integers]:
         """Where the tokens of some documents are, `[tokens]`, and those documents' own offsets."""
         offsets = _offsets(self.lengths[documents])
         shifts = self.offsets[documents] - offsets[:-1]
         return np.arange(offsets[-1]) + np.repeat(shifts, np.diff(offsets)), offsets
+
+    def _split(self, ids: Integers) -> tuple[Integers, dict[str, Integers]]:
+        """`ids [...]` of the vocabulary alone, and the places and n-grams of those that are new."""
+        if self.new_words is None or not self.new_words.words:
+            return ids, {}
+        places = np.flatnonzero(ids >= self.new_words.first)
+        entries = self.new_words.entries()[ids[places] - self.new_words.first]
+        known = ids.copy()
+        known[places] = entries[:, 0]
+        entries[:, 0] = places  # a copy
+        return known, {"ngrams": entries}
 
     def _batch(self, documents: Integers, **arrays: NDArray) -> Batch:
         batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -115,7 +153,9 @@ class Documents:
         return batch
 
 
-def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+def _token_ids(
+    texts: list[str], tokenizer: PreTrainedTokenizerBase, new_words: NewWords
+) -> list[list[int]]:
     """What calling the tokenizer gives, in half the time where it is one of `tokenizers`."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -126,8 +166,10 @@ def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[lis
     backend.encode_special_tokens = tokenizer.split_special_tokens
     with splitting():
         ids = [encoding.ids for encoding in backend.encode_batch_fast(texts)]
-    with_unknown = getattr(tokenizer, "with_unknown", None)  # of a model with rules
-    return ids if with_unknown is None else [*map(with_unknown, texts, ids)]
+    numbered = getattr(tokenizer, "numbered", None)  # of one that tells unknown words apart
+    if numbered is None:
+        return ids
+    return [numbered(text, each, new_words) for text, each in zip(texts, ids, strict=True)]
 
 
 def _offsets(lengths: Integers) -> Integers:

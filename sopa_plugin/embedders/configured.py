@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.embedders.token_embedder import TokenEmbedder
@@ -35,11 +36,20 @@ def build(resolved: Mapping[str, Any]) -> TokenEmbedder:
     return _kind(resolved)(**_arguments(resolved))
 
 
+def embed(
+    embedder: TokenEmbedder, input_ids: Tensor, attention_mask: Tensor, ngrams: Tensor | None
+) -> Tensor:
+    """What the embedder gives, which takes `ngrams` only where its tokenizer gives some."""
+    given = () if ngrams is None else (ngrams,)
+    vectors: Tensor = embedder(input_ids, attention_mask, *given)
+    return vectors
+
+
 def load_pretrained(
     embedder: TokenEmbedder, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
-) -> None:
-    """Fills the weights that `params` name."""
-    embedder.load_pretrained(_arguments(params), tokenizer)
+) -> dict[str, Any]:
+    """Fills the weights that `params` name; what belongs to `resolved` besides."""
+    return embedder.load_pretrained(_arguments(params), tokenizer)
 
 
 def _kind(params: Mapping[str, Any]) -> type[TokenEmbedder]:

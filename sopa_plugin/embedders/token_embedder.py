@@ -40,7 +40,9 @@ class TokenEmbedder(nn.Module, Registrable):
         """Vectors `[batch, tokens, dim]` of `input_ids [batch, tokens]`.
 
         An embedder that is not `contextual` also takes ids and mask of any one shape
-        (`[tokens]` gives `[tokens, dim]`).
+        (`[tokens]` gives `[tokens, dim]`). One with an argument `ngram_buckets`, if that is not 0,
+        also takes `ngrams [words, 1 + MOST_NGRAMS]`: of some tokens their places among all of
+        `input_ids`, and their n-grams (see `sopa_plugin.data.ngrams`).
         """
         raise NotImplementedError
 
@@ -68,6 +70,9 @@ class TokenEmbedder(nn.Module, Registrable):
 
     def load_pretrained(
         self, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
-    ) -> None:
-        """Fills the weights that the configured `params` name."""
+    ) -> dict[str, Any]:
+        """Fills the weights that the configured `params` name.
+
+        Returns constructor arguments that only now are known.
+        """
         raise NotImplementedError

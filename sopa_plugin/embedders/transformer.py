@@ -135,7 +135,7 @@ class TransformerEmbedder(TokenEmbedder):
 
     def load_pretrained(
         self, params: Mapping[str, Any], tokenizer: transformers.PreTrainedTokenizerBase
-    ) -> None:
+    ) -> dict[str, Any]:
         """Copies the weights of the pretrained model.
 
         Raises:
@@ -147,6 +147,7 @@ class TransformerEmbedder(TokenEmbedder):
                 name, config=self.model.config, dtype=torch.float32
             )
         self.model.load_state_dict(_encoder(pretrained).state_dict())
+        return {}
 
 
 # Where no limit is known: larger than any document, and what tokenizers say then.

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from string import whitespace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.encoders import CnnEncoder, SopaEncoder
 from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
@@ -253,6 +254,7 @@ class ModelSubject(Subject):
             raise UserError(
                 "this model has no tokenizer: give it one, from_model(model, tokenizer=...)"
             )
+        self._new_words = NewWords(len(model.tokenizer))  # of all documents read so far
         self._compiled: CompiledClassifier | None = None
         self._compiled_at: tuple[int, ...] = ()
         self.labels = tuple(model.labels)
@@ -308,6 +310,7 @@ class ModelSubject(Subject):
     def prepare(self) -> None:
         """Compiles the model, if it can be and is not yet: words are then only looked up."""
         wanted = self.model.device.type == "cpu" and self.encoder.options.semiring in MAX_SEMIRINGS
+        wanted = wanted and "ngrams" not in self.model.tokenizer.model_input_names
         if wanted and self.compiled is None and self.model.reason_not_compiled() is None:
             self._compiled, self._compiled_at = self.model.to_compiled(), self._versions()
 
@@ -331,9 +334,9 @@ class ModelSubject(Subject):
 
     def read(self, documents: Sequence[str]) -> Encoded:
         if self.compiled is None:
-            encoded = self.model.encode_texts(documents)
+            encoded = self.model.encode_texts(documents, new_words=self._new_words)
             return self._embed(encoded.ids, encoded.offsets)
-        return self._look_up(*self.compiled.words.encode(documents))
+        return self._look_up(*self.compiled.words.encode(documents)[:2])
 
     def read_ids(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
         if self.compiled is None:
@@ -355,7 +358,8 @@ class ModelSubject(Subject):
     def _embed(self, ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> Encoded:
         from sopa_plugin.data.batches import Documents
 
-        documents, every = Documents(ids, offsets), np.arange(len(offsets) - 1)
+        documents = Documents(ids, offsets, new_words=self._new_words)
+        every = np.arange(len(offsets) - 1)
         if self.contextual:
             batch = documents.padded(every, self.model.config.pad_token_id or 0)
             batch = {name: each.to(self.model.device) for name, each in batch.items()}
@@ -364,14 +368,17 @@ class ModelSubject(Subject):
             index, bounds = torch.arange(len(rows)), torch.from_numpy(offsets)
         else:
             batch = documents.packed(every)
-            rows = self._vectors(batch["token_ids"])
+            rows = self._vectors(batch["token_ids"], batch.get("ngrams"))
             index, bounds = batch["index"], batch["offsets"]
         return Encoded(rows, index.to(rows.device), bounds.to(rows.device), ids)
 
-    def _vectors(self, ids: Tensor) -> Tensor:
+    def _vectors(self, ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
         """Vectors `[ids, dim]` of tokens, where they do not depend on context."""
-        ids = ids.to(self.model.device)
-        return cast(Tensor, self.model.embedder(ids, torch.ones_like(ids)))
+        from sopa_plugin.embedders.configured import embed
+
+        ids, mask = ids.to(self.model.device), torch.ones_like(ids)
+        ngrams = None if ngrams is None else ngrams.to(ids.device)
+        return embed(self.model.embedder, ids, mask, ngrams)
 
     def words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
         tokenizer, texts = self.model.tokenizer, list(documents)
@@ -392,7 +399,12 @@ class ModelSubject(Subject):
         return [tuple(word.lower() for word in text) for text in texts]
 
     def spell(self, ids: Sequence[int]) -> list[str]:
-        return list(self.model.tokenizer.convert_ids_to_tokens(list(ids)))
+        first, new = self._new_words.first, list(self._new_words.words)
+        known = self.model.tokenizer.convert_ids_to_tokens([min(each, first - 1) for each in ids])
+        return [
+            new[each - first] if each >= first else word
+            for each, word in zip(ids, known, strict=True)
+        ]
 
     @property
     def contextual(self) -> bool:

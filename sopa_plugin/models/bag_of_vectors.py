@@ -43,6 +43,12 @@ class BagOfVectors(LinearModel):
         self.encoder = MeanEncoder(self.embedder.get_output_dim())
 
     @classmethod
+    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Whether something of the embedder would have to be trained."""
+        if params["embedder"].get("own_rows"):
+            yield "embedder.own_rows", "expected false: this model trains no vectors"
+
+    @classmethod
     def from_parts(
         cls,
         embedder: Lazy[TokenEmbedder],

@@ -15,7 +15,7 @@ from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models.model import Model, record
-from sopa_plugin.models.rule_tokenizer import RuleTokenizer, with_unknown_words
+from sopa_plugin.models.open_vocabulary import OpenVocabularyTokenizer, with_unknown_words
 from sopa_plugin.registry import Lazy, LocalFile, fill_defaults
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import carry_over, start_patterns, start_votes
@@ -136,11 +136,13 @@ class NeuralModel(Model):
         if given is not None and folds_case(tokenizer):
             given = given.without_case()
             given.require_sound()
-        if given is not None:
-            tokenizer = with_unknown_words(tokenizer, given)
+        ngram_buckets = params.get("ngram_buckets", 0)
+        if given is not None or ngram_buckets:
+            tokenizer = with_unknown_words(tokenizer, given, ngram_buckets)
+        resolved = configured.resolve(params, tokenizer)
         config = TextClassifierConfig(
             rules=None if given is None else given.to_json(),
-            embedder=configured.resolve(params, tokenizer),
+            embedder=resolved,
             encoder=fill_defaults(Seq2VecEncoder, encoder),
             head=fill_defaults(ClassifierHead, head),
             sopa_plugin=record(cls),
@@ -152,9 +154,10 @@ class NeuralModel(Model):
         model = build(config)
         model.tokenizer = tokenizer
         words = model.embedder if given is None else model.embedder.vectors
-        configured.load_pretrained(words, params, tokenizer)
+        config.embedder = resolved | configured.load_pretrained(words, params, tokenizer)
         if given is not None:
-            model.embedder.set_features(tokenizer.by_answers, tokenizer)
+            unknown: Any = tokenizer
+            model.embedder.set_features(unknown.by_answers, tokenizer)
             start_patterns(model.encoder, given)
             start_votes(model.head.output, model.encoder, given, labels)
         return model  # type: ignore[no-any-return]
@@ -197,7 +200,11 @@ class NeuralModel(Model):
         before = Rules.from_json(old.config.rules) if old.config.rules else None
         words = old.embedder if before is None else old.embedder.vectors
         rows = _former_rows(tokenizer, old.tokenizer)
-        model.embedder.vectors.load_state_dict({"weight": words.weight[rows]})
+        state = words.state_dict()
+        for name in ("weight", "own_rows.slots"):  # a row for each word
+            if name in state:
+                state[name] = state[name][rows]
+        model.embedder.vectors.load_state_dict(state)
         model.embedder.set_features(tokenizer.by_answers, tokenizer)
         start_patterns(model.encoder, rules)
         kept = carry_over(old.encoder, before, model.encoder, rules)
@@ -253,12 +260,12 @@ def _unsuited(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                     break
 
 
-def _former_rows(tokenizer: RuleTokenizer, former: Any) -> list[int]:
+def _former_rows(tokenizer: OpenVocabularyTokenizer, former: Any) -> list[int]:
     """For each row of a tokenizer, the one that the `former` tokenizer gave its word."""
     rows = list(range(len(tokenizer)))
     for answers, row in tokenizer.by_answers.rows.items():
         rows[row] = former.unk_token_id
-        if isinstance(former, RuleTokenizer):
+        if isinstance(former, OpenVocabularyTokenizer):
             found = dict(zip(tokenizer.by_answers.questions.tests, answers, strict=True))
             asked = former.by_answers.questions.tests
             rows[row] = former.by_answers.row_of("".join(found[test] for test in asked))

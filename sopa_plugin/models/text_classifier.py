@@ -26,6 +26,7 @@ from sopa_plugin.compiled import CompiledClassifier, save_compiled
 from sopa_plugin.compiled.classifier import SEMIRINGS
 from sopa_plugin.compiled.words import WithUnknown, words_of
 from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.embedders import configured
 from sopa_plugin.encoders import (
     Packed,
@@ -45,7 +46,7 @@ from sopa_plugin.models.model import (
     read_config,
 )
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
-from sopa_plugin.models.rule_tokenizer import RuleTokenizer
+from sopa_plugin.models.open_vocabulary import OpenVocabularyTokenizer
 from sopa_plugin.registry import check_imported, imported_only
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import RuleEmbedder, patterns_of, settle_votes, started, tests_of
@@ -54,6 +55,7 @@ MOST_LOOKED_AT = 2000
 """Texts that a model which begins as rules looks at, at most."""
 
 _ROWS_AT_ONCE = 4096
+_NEW = 1 << 40  # ids of no vocabulary
 _MEANS = "document_vector_means"  # key of the record in config.json
 
 
@@ -127,6 +129,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         rows: Tensor | None = None,
         index: Tensor | None = None,
         offsets: Tensor | None = None,
+        ngrams: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         output_hidden_states: bool = False,
         return_dict: bool | None = None,
@@ -139,15 +142,18 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             packed: distinct `token_ids [rows]`, `index [tokens]` and `offsets [batch + 1]` (see
                 `sopa_plugin.encoders.Packed`), for an embedder that is not contextual;
             embedded: the embedder's output `rows [rows, dim]` with `index` and `offsets`.
+        `ngrams` are those of unknown words, where the tokenizer tells any apart: as batches of
+        `Documents` have them, `[words, 1 + MOST_NGRAMS]`, or, beside `input_ids`, as the tokenizer
+        gives them for each document by itself, `[batch, words, 1 + MOST_NGRAMS]`.
         `token_type_ids` are taken, and ignored, since tokenizers give them: a document is one text.
         With `output_hidden_states`, `hidden_states` holds the document vectors `[batch, K]`.
         `return_dict` false (by default the config's) gives a tuple of what there is.
         """
         if input_ids is not None:
             input_ids, mask = self._clean(input_ids, attention_mask)
-            document, empty = self._encode_padded(input_ids, mask), ~mask.any(dim=1)
+            document, empty = self._encode_padded(input_ids, mask, ngrams), ~mask.any(dim=1)
         else:
-            rows = rows if token_ids is None else self._embed(token_ids)
+            rows = rows if token_ids is None else self._embed(token_ids, ngrams)
             if rows is None or index is None or offsets is None:
                 raise ValueError("expected input_ids, or token_ids or rows with index and offsets")
             document = self._encode_packed(Packed(rows, index, offsets))
@@ -172,8 +178,13 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         """Whether `token_ids` are this model's fastest input."""
         return isinstance(self.encoder, PackedSeq2VecEncoder) and not self.embedder.contextual
 
-    def encode_texts(self, texts: Sequence[str], labels: Sequence[int] | None = None) -> Documents:
-        """`texts` tokenised.
+    def encode_texts(
+        self,
+        texts: Sequence[str],
+        labels: Sequence[int] | None = None,
+        new_words: NewWords | None = None,
+    ) -> Documents:
+        """`texts` tokenised (see `Documents.encode`).
 
         Raises `UserError` for a model from `from_pretrained`, which does not have its tokenizer.
         """
@@ -182,7 +193,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 "this model has no tokenizer: give it one (model.tokenizer = ...), or load it with "
                 "sopa_plugin.models.load_model(folder)"
             )
-        return Documents.encode(texts, self.tokenizer, labels)
+        return Documents.encode(texts, self.tokenizer, labels, new_words)
 
     def look_at(self, texts: Sequence[str]) -> None:
         """Where it began as rules, sets how little they count where they do not fire."""
@@ -281,6 +292,12 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             return "its encoder is not soft patterns"
         if self.encoder.options.semiring not in SEMIRINGS:
             return f"its semiring is none of {', '.join(SEMIRINGS)}"
+        options, tokenizer = self.encoder.options, getattr(self, "tokenizer", None)
+        plain = options.is_log_sigmoid and options.self_loop_scale is None
+        if "ngrams" in getattr(tokenizer, "model_input_names", ()) and (
+            self.encoder.arcs.shared or not plain
+        ):
+            return "its unknown words have n-grams, and its arcs are other than sigmoids"
         if self.embedder.contextual:
             return "its word vectors depend on the words around"
         if self.dtype != torch.float32:
@@ -309,7 +326,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         words: Any = words_of(
             backend.backend_tokenizer.to_str(), bool(backend.split_special_tokens)
         )
-        if isinstance(backend, RuleTokenizer):
+        if isinstance(backend, OpenVocabularyTokenizer):
             words = WithUnknown(words, backend.by_answers)
         encoder: Any = self.encoder
         ids = torch.arange(len(backend), device=self.device).split(_ROWS_AT_ONCE)
@@ -323,7 +340,18 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 self.head,
                 self.config.head or {},
                 self.class_log_prior,
+                self._unknown_words(),
             )
+
+    def _unknown_words(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Rows of unknown words, their vectors, and those of n-grams; None without n-grams."""
+        embedder: Any = self.embedder
+        tokenizer: Any = self.tokenizer
+        if "ngrams" not in tokenizer.model_input_names:
+            return None
+        words = embedder if self.config.rules is None else embedder.vectors
+        rows = torch.tensor(sorted(set(tokenizer.by_answers.rows.values())), device=self.device)
+        return rows, self._embed(rows), words.own_rows.ngrams.weight
 
     to_matcher = to_compiled  # its former name, kept for one release
 
@@ -429,9 +457,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         batch = {name: each.to(self.device) for name, each in batch.items()}
         return self(**batch, return_dict=True, **options)  # type: ignore[no-any-return]
 
-    def _embed(self, token_ids: Tensor) -> Tensor:
-        rows: Tensor = self.embedder(token_ids, torch.ones_like(token_ids))
-        return rows
+    def _embed(self, token_ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
+        return configured.embed(self.embedder, token_ids, torch.ones_like(token_ids), ngrams)
 
     def _clean(self, input_ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Ids and mask `[batch, at least one]`; a tokenizer gives an empty text floating ones."""
@@ -442,12 +469,27 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         input_ids = functional.pad(input_ids.long(), (0, missing), value=padding or 0)
         return input_ids, functional.pad(mask.bool(), (0, missing), value=False)
 
-    def _encode_padded(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+    def _encode_padded(self, input_ids: Tensor, mask: Tensor, ngrams: Tensor | None) -> Tensor:
+        if ngrams is not None and ngrams.dim() == 3:
+            ngrams = _of_batch(ngrams.long(), mask)
         if self.takes_packed:
             # as in training, so that a document's scores do not depend on the form of its batch
-            token_ids, index = input_ids[mask].unique(return_inverse=True)
-            return self._encode_packed(Packed(self._embed(token_ids), index, offsets_of(mask)))
-        document: Tensor = self.encoder(self.embedder(input_ids, mask), mask)
+            ids, numbers = input_ids[mask], input_ids[mask]
+            if ngrams is not None:  # each of the words is a row of its own
+                numbers[ngrams[:, 0]] = _NEW + torch.arange(len(ngrams), device=numbers.device)
+            distinct, index = numbers.unique(return_inverse=True)
+            if ngrams is not None:
+                new = (distinct >= _NEW).nonzero()
+                distinct[new[:, 0]] = ids[ngrams[:, 0]]
+                ngrams = torch.cat([new, ngrams[:, 1:]], dim=1)
+            rows = self._embed(distinct, ngrams)
+            return self._encode_packed(Packed(rows, index, offsets_of(mask)))
+        if ngrams is not None:
+            places = mask.flatten().nonzero()[ngrams[:, 0]]
+            ngrams = torch.cat([places, ngrams[:, 1:]], dim=1)
+        document: Tensor = self.encoder(
+            configured.embed(self.embedder, input_ids, mask, ngrams), mask
+        )
         return document
 
     def _encode_packed(self, packed: Packed) -> Tensor:
@@ -455,6 +497,18 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             return self.encoder.forward_packed(*packed)
         document: Tensor = self.encoder(*pad(packed))
         return document
+
+
+def _of_batch(ngrams: Tensor, mask: Tensor) -> Tensor:
+    """The n-grams of words of a batch, `[words, 1 + MOST_NGRAMS]`, from those of each document.
+
+    `ngrams [batch, words, 1 + MOST_NGRAMS]` may have rows of zeros, and words that were cut off.
+    """
+    offsets = offsets_of(mask)
+    found = (ngrams[..., 1] > 0) & (ngrams[..., 0] < offsets.diff()[:, None])
+    documents = found.nonzero()[:, 0]
+    places = ngrams[found][:, :1] + offsets[documents, None]
+    return torch.cat([places, ngrams[found][:, 1:]], dim=1)
 
 
 AutoModelForSequenceClassification.register(TextClassifierConfig, TextClassifier, exist_ok=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.embedders.configured import embed
 from sopa_plugin.embedders.token_embedder import Found
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import FIRES, RulePattern
@@ -58,9 +59,11 @@ class RuleEmbedder(TokenEmbedder):
         """What the file of word vectors brought."""
         return self.vectors.found
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, ngrams: Tensor | None = None
+    ) -> Tensor:
         """Vectors `[..., dim + tests]` of `input_ids [...]`."""
-        vectors = self.vectors(input_ids, attention_mask)
+        vectors = embed(self.vectors, input_ids, attention_mask, ngrams)
         return torch.cat([vectors, self.features[input_ids].to(vectors)], dim=-1)
 
     def get_output_dim(self) -> int:

@@ -1,8 +1,9 @@
-"""What rules ask of words, and by that the words that a vocabulary lacks are told apart.
+"""What rules ask of words; by that, and by n-grams, unknown words are told apart.
 
 A word-level tokenizer gives every unknown word one id, and what rules ask of it (is it a number, is
 it *not* in a list, is it a listed word in capitals) could not be answered from that. So the
-vocabulary gets one more row for each answer that an unknown word can give.
+vocabulary gets one more row for each answer that an unknown word can give. N-grams come beside
+the row.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sopa_plugin.data.ngrams import NewWords, character_ngrams
 from sopa_plugin.errors import UserError
 from sopa_plugin.rules.tokens import TokenTest
 
@@ -21,7 +23,7 @@ MOST_OPEN = 8
 """Tests of anything but a list of words whose answers are all combined: 256 rows."""
 
 MOST_KNOWN = 100_000
-"""Unknown words whose row is remembered."""
+"""Unknown words whose row and n-grams are remembered."""
 
 Answers = str
 """Whether each test holds of a word, as 0 and 1."""
@@ -77,16 +79,25 @@ class UnknownWords:
     Arguments:
         questions: what rules ask of tokens.
         rows: of each combination of answers.
+        ngram_buckets: how many numbers character n-grams have; 0 does without n-grams.
     """
 
-    def __init__(self, questions: Questions, rows: Mapping[Answers, int]) -> None:
+    def __init__(
+        self, questions: Questions, rows: Mapping[Answers, int], ngram_buckets: int = 0
+    ) -> None:
         self.questions = questions
         self.rows = dict(rows)
-        self._known: dict[str, int] = {}
+        self.ngram_buckets = ngram_buckets
+        self._known: dict[str, tuple[int, ...]] = {}
 
     @classmethod
     def of(
-        cls, tests: Sequence[TokenTest], words: Iterable[str], unknown: int, first: int
+        cls,
+        tests: Sequence[TokenTest],
+        words: Iterable[str],
+        unknown: int,
+        first: int,
+        ngram_buckets: int = 0,
     ) -> UnknownWords:
         """Rows for all that unknown words can answer.
 
@@ -96,21 +107,34 @@ class UnknownWords:
                 learn from what can be answered.
             unknown: the row of words of which only holds what holds for most.
             first: of the rows that there are to be.
+            ngram_buckets: how many numbers character n-grams have.
         """
         questions = Questions(tests)
         spelt = {each: None for word in words for each in _spellings(word)}
         found = dict.fromkeys([*_open_answers(tests), *map(questions.answers, spelt)])
         plain, *others = found
-        return cls(questions, {plain: unknown} | {each: first + n for n, each in enumerate(others)})
+        rows = {plain: unknown} | {each: first + n for n, each in enumerate(others)}
+        return cls(questions, rows, ngram_buckets)
 
     def row(self, word: str) -> int:
         """The row of an unknown word: that of its answers or, if there is none, of the nearest."""
+        return self.entry(word)[0]
+
+    def entry(self, word: str) -> tuple[int, ...]:
+        """The row of an unknown word and, if there are any, its n-grams (`character_ngrams`)."""
         if word not in self._known:
-            found = self.row_of(self.questions.answers(word))
+            found = [self.row_of(self.questions.answers(word))]
+            if self.ngram_buckets:
+                found += character_ngrams(word, self.ngram_buckets)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[word] = found
+            self._known[word] = tuple(found)
         return self._known[word]
+
+    def number(self, word: str, new_words: NewWords) -> int:
+        """The row of an unknown word or, where it has n-grams, its number among `new_words`."""
+        entry = self.entry(word)
+        return new_words.number(word, entry) if self.ngram_buckets else entry[0]
 
     def row_of(self, answers: Answers) -> int:
         """The row of answers or, if there is none, of the nearest."""
@@ -120,7 +144,8 @@ class UnknownWords:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"tests": [test.to_json() for test in self.questions.tests], "rows": self.rows}
+        tests = [test.to_json() for test in self.questions.tests]
+        return {"tests": tests, "rows": self.rows, "ngram_buckets": self.ngram_buckets}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> UnknownWords:
@@ -130,9 +155,10 @@ class UnknownWords:
             rows = {str(answers): int(row) for answers, row in given["rows"].items()}
             if not rows or any(len(answers) != len(tests) for answers in rows):
                 raise ValueError("answers that are not of its tests")
+            ngram_buckets = int(given.get("ngram_buckets", 0))  # absent from earlier models
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"a saved tokenizer's rules cannot be read ({error})") from error
-        return cls(Questions(tests), rows)
+        return cls(Questions(tests), rows, ngram_buckets)
 
 
 def _open_answers(tests: Sequence[TokenTest]) -> Iterator[Answers]:

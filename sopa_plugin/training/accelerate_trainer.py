@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -30,7 +30,13 @@ from sopa_plugin.training.metrics import (
     training_summary,
 )
 from sopa_plugin.training.run_folder import RunFolder
-from sopa_plugin.training.schedules import Optimizer, Schedule, Scheduler
+from sopa_plugin.training.schedules import (
+    Optimizer,
+    Schedule,
+    Scheduler,
+    WithSparse,
+    sparse_modules,
+)
 from sopa_plugin.training.trainer import OnEpoch, Trainer
 
 if TYPE_CHECKING:
@@ -63,6 +69,9 @@ class AccelerateTrainer(Trainer):
         optimizer: a torch optimizer by name, with torch's arguments.
         learning_rate_scheduler: a scheduler by name; null keeps the learning rate.
         embedder_lr: learning rate of the embedder, where it is to differ (a transformer's).
+        embedder_pull: how strongly what is trained of the embedder is pulled towards what it began
+            as: by this share of its learning rate for each step, all at the end of an epoch, so
+            that of what a rare word has learned less is kept than of what a frequent one has.
         class_weights: of the training loss: by class name (1 for those left out), or `balanced`,
             in inverse proportion to how often a class occurs. Metrics are never weighted.
         loss_reduction: whether a step's loss is the `mean` over its documents or the `sum`, as in
@@ -93,6 +102,7 @@ class AccelerateTrainer(Trainer):
         optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam"),  # noqa: B008
         learning_rate_scheduler: Lazy[Scheduler] | None = None,
         embedder_lr: PositiveFloat | None = None,
+        embedder_pull: NonNegativeFloat = 0.0,
         class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None,
         loss_reduction: Literal["mean", "sum"] = "mean",
         grad_norm: PositiveFloat | None = None,
@@ -112,6 +122,7 @@ class AccelerateTrainer(Trainer):
         self.optimizer = optimizer
         self.learning_rate_scheduler = learning_rate_scheduler
         self.embedder_lr = embedder_lr
+        self.embedder_pull = embedder_pull
         self.class_weights = class_weights
         self.loss_reduction = loss_reduction
         self.grad_norm = grad_norm
@@ -149,13 +160,13 @@ class AccelerateTrainer(Trainer):
                 "trainer.anchor: this model has no rules to hold to; leave it out, or name some "
                 "(model.rules)"
             )
-        if self.embedder_lr is not None and not any(
-            each.requires_grad for each in classifier.embedder.parameters()
-        ):
-            raise UserError(
-                "trainer.embedder_lr: the embedder is frozen and has no learning rate; leave it "
-                "out, or train the embedder (model.embedder.trainable: true)"
-            )
+        frozen = not any(each.requires_grad for each in classifier.embedder.parameters())
+        for key, given in (("lr", self.embedder_lr), ("pull", self.embedder_pull)):
+            if given and frozen:
+                raise UserError(
+                    f"trainer.embedder_{key}: the embedder is frozen and has no learning rate; "
+                    "leave it out, or train the embedder (model.embedder.trainable: true)"
+                )
         try:  # what refuses its arguments, before a run is begun or another replaced
             optimizer = self._make_optimizer(classifier)
         except RuntimeError as error:  # of options that rule one another out
@@ -266,6 +277,9 @@ class AccelerateTrainer(Trainer):
                 f"{accelerator.num_processes} processes"
             )
         model.set_class_prior(np.array(columns["train"]["label"]))
+        if accelerator.num_processes > 1 and torch.distributed.get_backend() != "gloo":
+            for each in sparse_modules(model):
+                each.sparse = False  # which only gloo can add up
         module, optimizer = accelerator.prepare(model, self._make_optimizer(model))
         tracker = MetricTracker(self.validation_metric, self.patience)
         steps = math.ceil(
@@ -284,6 +298,12 @@ class AccelerateTrainer(Trainer):
             state.anchors = [
                 (parameter, parameter.detach().clone(), own) for parameter, own in model.started()
             ]
+        if self.embedder_pull:
+            state.embedder_start = [
+                (each, each.detach().clone())
+                for each in model.embedder.parameters()
+                if each.requires_grad
+            ]
         if self.cache_embedder and can_cache(model):
             state.train = embed_once(model, train, run.cache / "train", accelerator)
             state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
@@ -293,11 +313,15 @@ class AccelerateTrainer(Trainer):
     def _make_optimizer(self, model: TextClassifier) -> torch.optim.Optimizer:
         groups: list[dict[str, Any]] = [{"params": []}]
         embedder = {id(each) for each in model.embedder.parameters()}
+        sparse = {id(each.weight): each.weight for each in sparse_modules(model)}
         if self.embedder_lr is not None:
             groups.append({"params": [], "lr": self.embedder_lr})
         for each in _trained(model):
-            groups[-1 if id(each) in embedder else 0]["params"].append(each)
+            if id(each) not in sparse:
+                groups[-1 if id(each) in embedder else 0]["params"].append(each)
         optimizer: Any = self.optimizer.construct(params=groups)
+        if sparse:
+            optimizer = WithSparse(optimizer, sparse.values(), self.embedder_lr)
         return optimizer  # type: ignore[no-any-return]
 
     def _train_epoch(self, state: TrainingState, began: float) -> Metrics:
@@ -330,6 +354,7 @@ class AccelerateTrainer(Trainer):
                 due = every is not None and progress.step % every < len(group)
                 if due and progress.step < len(steps):
                     state.save(time.monotonic() - began)
+        self._pull_embedder(state, math.ceil(len(steps) / self.num_gradient_accumulation_steps))
         for each in state.model.buffers():  # as batch normalization has them
             each.copy_(broadcast(each))
         log_probabilities = _log_softmax(self.accelerator.reduce(logits, "sum"))
@@ -380,6 +405,13 @@ class AccelerateTrainer(Trainer):
         for parameter, start, own in state.anchors:
             parameter.lerp_(torch.where(own, start, parameter), min(share, 1.0))
 
+    @torch.no_grad()
+    def _pull_embedder(self, state: TrainingState, steps: int) -> None:
+        """Brings the embedder nearer to its start, for so many steps at once."""
+        share = min(self.embedder_pull * state.optimizer.param_groups[-1]["lr"], 1.0)
+        for parameter, start in state.embedder_start:
+            parameter.lerp_(start, 1 - (1 - share) ** steps)
+
     def _weights(self, state: TrainingState) -> Tensor | None:
         """Weights of the classes, `[labels]`."""
         if self.class_weights is None:
@@ -408,10 +440,13 @@ class AccelerateTrainer(Trainer):
             return
         # once: Accelerate's own clip_grad_* unscale each, and torch refuses the second
         self.accelerator.unscale_gradients()
+        gradients = list(_gradients(model))
         if self.grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(_trained(model), self.grad_norm)
+            norm = torch.nn.utils.get_total_norm(gradients)
+            torch._foreach_mul_(gradients, (self.grad_norm / (norm + 1e-6)).clamp(max=1))
         if self.grad_clipping is not None:
-            torch.nn.utils.clip_grad_value_(_trained(model), self.grad_clipping)
+            torch._foreach_clamp_min_(gradients, -self.grad_clipping)
+            torch._foreach_clamp_max_(gradients, self.grad_clipping)
 
     def _evaluate(self, state: TrainingState) -> Metrics:
         """Metrics of the dev set."""
@@ -447,6 +482,16 @@ class AccelerateTrainer(Trainer):
 
 def _trained(model: TextClassifier) -> list[torch.nn.Parameter]:
     return [each for each in model.parameters() if each.requires_grad]
+
+
+def _gradients(model: TextClassifier) -> Iterator[Tensor]:
+    """The gradients, of sparse ones the numbers that are not zero."""
+    for each in _trained(model):
+        if each.grad is not None and each.grad.is_sparse:
+            each.grad = each.grad.coalesce()
+            yield each.grad.values()
+        elif each.grad is not None:
+            yield each.grad
 
 
 def _log_softmax(logits: Tensor) -> NDArray[np.floating]:

@@ -159,6 +159,7 @@ class TrainingState:
         train_logits: scores of the training documents, as they were when each was trained on, of
             this process alone; `[documents, labels]`.
         anchors: weights that are held to their start: each with that, and which of its numbers.
+        embedder_start: what is trained of the embedder, if it is pulled to its start, with that.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class TrainingState:
         self.train, self.dev, self.seed = train, dev, seed
         self.progress = Progress()
         self.anchors: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self.embedder_start: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.train_logits = torch.zeros(len(train), len(model.labels), device=model.device)
         self._checkpoints = Checkpoints(run.checkpoints)
         frozen = (each for each in model.parameters() if not each.requires_grad)

@@ -403,7 +403,9 @@ def _log_coverage(
     lacking[found.ids] = False
     # shape: [vocabulary], of each split
     counts = {
-        split: np.bincount(Documents.encode(each["text"], tokenizer).ids, minlength=len(lacking))
+        split: np.bincount(
+            Documents.encode(each["text"], tokenizer).known_ids, minlength=len(lacking)
+        )
         for split, each in data.items()
     }
     shares = {split: 1 - n[lacking].sum() / max(n.sum(), 1) for split, n in counts.items()}

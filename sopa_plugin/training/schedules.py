@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor, nn
 from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -30,6 +31,52 @@ class Optimizer(Registrable):
 for _name, _class in inspect.getmembers(torch.optim, inspect.isclass):
     if issubclass(_class, torch.optim.Optimizer) and _name not in _UNSUITED:
         Optimizer.register(_name.lower())(_class)
+
+
+class WithSparse(torch.optim.Optimizer):
+    """Two optimizers as one: any, and torch's `SparseAdam` for parameters with sparse gradients.
+
+    Of such a parameter a step changes the rows in its gradient alone, and costs nothing for others.
+
+    Arguments:
+        dense: of the other parameters.
+        params: those with sparse gradients; the learning rate and Adam's betas are those of
+            `dense`, if it has betas.
+        lr: their learning rate, where it is to differ.
+    """
+
+    def __init__(
+        self, dense: torch.optim.Optimizer, params: Iterable[Tensor], lr: float | None
+    ) -> None:
+        own = {key: dense.defaults[key] for key in ("lr", "betas") if key in dense.defaults}
+        own |= {} if lr is None else {"lr": lr}
+        self.parts = (dense, torch.optim.SparseAdam(list(params), **own))
+        super().__init__(self._groups(), dense.defaults)
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """A step of both."""
+        for part in self.parts:
+            part.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Those of both."""
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what `state_dict` gave."""
+        for part, state in zip(self.parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self.param_groups = self._groups()
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """The groups of both, themselves, so that a scheduler sets their learning rates."""
+        return [group for part in self.parts for group in part.param_groups]
+
+
+def sparse_modules(model: nn.Module) -> list[nn.Embedding | nn.EmbeddingBag]:
+    """The modules of a model whose weights have sparse gradients."""
+    kinds = (nn.Embedding, nn.EmbeddingBag)
+    return [each for each in model.modules() if isinstance(each, kinds) and each.sparse]
 
 
 class Scheduler(Registrable):

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
 
+from sopa_plugin.data.ngrams import character_ngrams
 from sopa_plugin.data.tokenizers import WhitespaceTokenizer, make_tokenizer
 from sopa_plugin.embedders import StaticEmbedder, TokenEmbedder
-from sopa_plugin.embedders.static import whitened
+from sopa_plugin.embedders.static import RIDGE, fitted_ngrams, whitened
 from sopa_plugin.errors import UserError
+from sopa_plugin.models.open_vocabulary import with_unknown_words
 from sopa_plugin.registry import check, fill_defaults
 
 
@@ -191,3 +194,75 @@ def test_mistakes_say_what_to_do(vectors: str) -> None:
         ValueError, match='unknown: expected "zero" or "mean" or "random", found "ave'
     ):
         StaticEmbedder(num_embeddings=3, unknown="average")
+
+
+def test_words_without_a_vector_have_rows_that_learn(vectors: str) -> None:
+    tokenizer = tokenizer_of("good film strange odd")
+    embedder: Any = build(tokenizer, vectors=vectors, own_rows=True)
+    assert embedder.trainable
+    assert not embedder.weight.requires_grad
+    before = rows(embedder, tokenizer, "good film strange odd never-seen")
+    assert not before[2:].any()  # begun at what words without a vector have
+    ids = torch.tensor(tokenizer("good strange never-seen")["input_ids"])
+    optimizer = torch.optim.SparseAdam(embedder.own_rows.parameters(), lr=0.1)
+    embedder(ids, torch.ones_like(ids)).sum().backward()
+    gradient = embedder.own_rows.rows.weight.grad.coalesce()
+    assert gradient.values().tolist() == [[1, 1], [1, 1]]  # of the two alone that have no vector
+    optimizer.step()
+    after = rows(embedder, tokenizer, "good film strange odd never-seen")
+    assert (after - before).allclose(torch.tensor([[0.0], [0], [-0.1], [0], [-0.1]]))
+    assert not rows(embedder, tokenizer, "[PAD]").any()
+
+
+def test_they_are_saved_and_built_without_storage(vectors: str) -> None:
+    tokenizer = with_unknown_words(tokenizer_of("good film strange odd"), None, 50)
+    params = fill_defaults(
+        TokenEmbedder,
+        {"type": "static", "vectors": vectors, "own_rows": True, "ngram_buckets": 50},
+    )
+    params.pop("type")
+    resolved = StaticEmbedder.resolve(params, tokenizer)
+    embedder = StaticEmbedder(**resolved)
+    resolved |= embedder.load_pretrained(params, tokenizer)
+    assert resolved["num_rows"] == 3  # with [UNK]
+    with torch.device("meta"):
+        again = StaticEmbedder(**resolved)
+    again.load_state_dict(copy.deepcopy(embedder.state_dict()), assign=True)
+    ids, ngrams = torch.tensor([2, 4, 1, 0]), torch.tensor([[2, *character_ngrams("goods", 50)]])
+    found = again(ids, torch.ones(4), ngrams)
+    assert torch.equal(found, embedder(ids, torch.ones(4), ngrams))
+    torch.testing.assert_close(found[0], torch.tensor([0.6, 0.8]))  # as the file has it
+    assert found[1:3].norm(dim=1).min() > 0
+    assert not found[3].any()
+
+
+def test_ngrams_begin_as_ridge_regression_has_them() -> None:
+    torch.manual_seed(0)
+    words = ["wonder", "wonders", "wonderful", "under", "thunder", "a"]
+    ngrams = torch.tensor([character_ngrams(word, 30) for word in words])
+    vectors = torch.randn(6, 4)
+    means = torch.zeros(6, 31)
+    for row, numbers in zip(means, ngrams.tolist(), strict=True):
+        kept = [number for number in numbers if number]
+        for number in kept:
+            row[number] += 1 / len(kept)
+    expected = torch.linalg.solve(means.T @ means + RIDGE * torch.eye(31), means.T @ vectors)
+    torch.testing.assert_close(fitted_ngrams(ngrams, vectors, 31), expected, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(
+        functional.embedding_bag(ngrams, expected, mode="mean", padding_idx=0), means @ expected
+    )
+    assert not fitted_ngrams(ngrams[:0], vectors[:0], 31).any()
+
+
+@pytest.mark.parametrize(
+    ("params", "path"),
+    [
+        ({"vectors": "vectors.txt", "ngram_buckets": 5}, "ngram_buckets"),
+        ({"vectors": "vectors.txt", "own_rows": True, "trainable": True}, "own_rows"),
+        ({"own_rows": True}, "own_rows"),
+        ({"vectors": "vectors.txt", "own_rows": True, "ngram_buckets": -1}, "ngram_buckets"),
+    ],
+)
+def test_own_rows_that_make_no_sense_are_a_problem(params: dict[str, Any], path: str) -> None:
+    problems = check(TokenEmbedder, {"type": "static", **params})
+    assert path in {each.path for each in problems}

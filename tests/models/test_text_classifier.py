@@ -188,6 +188,8 @@ def test_config_is_self_contained_and_json(vectors: Path, tmp_path: Path) -> Non
         "trainable": False,
         "normalize": True,
         "unknown": "zero",
+        "own_rows": False,
+        "ngram_buckets": 0,
     }
     assert config["encoder"]["patterns"] == {"4": 3, "2": 2}
     assert config["encoder"]["final_epsilon"] is True  # defaults may change, a model may not

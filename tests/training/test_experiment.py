@@ -643,3 +643,49 @@ def test_own_data_in_capitals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert np.ptp(written) > 0.01
     assert (model.log_probabilities([each.upper() for each in texts]) == written).all()
     assert (model.log_probabilities([each.title() for each in texts]) == written).all()
+
+
+def test_what_is_trained_of_the_embedder_is_pulled_to_its_start(
+    config: Config, tmp_path: Path
+) -> None:
+    (tmp_path / "vectors.txt").write_text("the 1 0\na 0 1\n")
+
+    def learned(name: str, **changes: Any) -> torch.Tensor:
+        changes |= {f"model__embedder__{key}": each for key, each in own_rows.items()}
+        run_experiment(config(trainer__num_epochs=1, **changes), tmp_path / name)
+        model: Any = load_model(tmp_path / name)
+        return model.embedder.own_rows.rows.weight.detach()  # type: ignore[no-any-return]
+
+    own_rows = {"vectors": str(tmp_path / "vectors.txt"), "own_rows": True}
+    free = learned("free")
+    assert len(free) > 100
+    assert free.norm(dim=1).max() > 0.01
+    # of 60 documents in batches of 16: four steps, each of a hundredth
+    torch.testing.assert_close(learned("pulled", trainer__embedder_pull=1.0), 0.99**4 * free)
+    assert not learned("held", trainer__embedder_pull=100.0).any()
+    with pytest.raises(UserError, match=r"trainer.embedder_pull: the embedder is frozen"):
+        run_experiment(config(trainer__embedder_pull=1.0), tmp_path / "frozen")
+
+
+@pytest.mark.parametrize("option", ["grad_norm", "grad_clipping"])
+def test_sparse_gradients_are_clipped_as_others_are(
+    config: Config, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vectors.txt").write_text("the 1 0\na 0 1\n")
+    changes = {
+        "model__embedder__vectors": str(tmp_path / "vectors.txt"),
+        "model__embedder__own_rows": True,
+        f"trainer__{option}": 1e-3,
+    }
+    norms: list[float] = []
+    clip = AccelerateTrainer._clip
+
+    def watched(trainer: Any, model: Any) -> None:
+        clip(trainer, model)
+        gradients = [each.grad.to_dense() for each in model.parameters() if each.grad is not None]
+        flat = torch.cat([each.flatten() for each in gradients])
+        norms.append(float(flat.norm() if option == "grad_norm" else flat.abs().max()))
+
+    monkeypatch.setattr(AccelerateTrainer, "_clip", watched)
+    run_experiment(config(trainer__num_epochs=1, **changes), tmp_path / "run")
+    assert norms == pytest.approx([1e-3] * 4, rel=1e-3)

@@ -10,7 +10,7 @@ import torch
 
 from sopa_plugin.registry import Lazy, check
 from sopa_plugin.training import Optimizer, Scheduler
-from sopa_plugin.training.schedules import Schedule
+from sopa_plugin.training.schedules import Schedule, WithSparse
 
 REQUIRED: dict[str, dict[str, Any]] = {
     "constant": {"total_iters": 2},
@@ -113,3 +113,53 @@ def test_no_scheduler_keeps_the_rate() -> None:
     schedule.after_epoch(1.0)
     assert optimizer.param_groups[0]["lr"] == 1.0
     assert schedule.state_dict() == {}
+
+
+def rows_and_weight() -> tuple[torch.nn.Embedding, torch.nn.Parameter]:
+    torch.manual_seed(0)
+    return torch.nn.Embedding(6, 2, sparse=True), torch.nn.Parameter(torch.ones(2))
+
+
+def test_rows_with_sparse_gradients_take_steps_of_their_own() -> None:
+    rows, weight = rows_and_weight()
+    before = rows.weight.detach().clone()
+    dense: Any = Lazy(Optimizer, {"type": "adam", "lr": 0.1}).construct(params=[weight])
+    optimizer = WithSparse(dense, [rows.weight], lr=0.01)
+    (rows(torch.tensor([1, 4, 4])) * weight).sum().backward()
+    optimizer.step()
+    moved = (rows.weight.detach() - before).abs()
+    torch.testing.assert_close(moved[[1, 4]], torch.full((2, 2), 0.01))  # as Adam's first step
+    assert not moved[[0, 2, 3, 5]].any()
+    optimizer.zero_grad()
+    assert rows.weight.grad is None
+
+
+def test_their_state_is_saved_and_their_learning_rate_is_scheduled() -> None:
+    def steps(count: int, state: Any = None) -> tuple[Any, torch.Tensor]:
+        rows, weight = rows_and_weight()
+        dense: Any = Lazy(Optimizer, "adamw").construct(params=[weight])
+        optimizer = WithSparse(dense, [rows.weight], lr=None)
+        config = {"type": "exponential", "gamma": 0.5}
+        schedule = Schedule(Lazy(Scheduler, config), optimizer, count, True)
+        if state is not None:
+            kept, rows_kept, weight_kept, scheduled = state
+            optimizer.load_state_dict(torch.load(io.BytesIO(kept), weights_only=True))
+            schedule.load_state_dict(scheduled)
+            rows.weight.data.copy_(rows_kept)
+            weight.data.copy_(weight_kept)
+        for step in range(count):
+            optimizer.zero_grad()
+            (rows(torch.tensor([step % 3, 5])) * weight).square().sum().backward()
+            optimizer.step()
+            schedule.after_epoch(0.0)
+        buffer = io.BytesIO()
+        torch.save(optimizer.state_dict(), buffer)
+        assert len({group["lr"] for group in optimizer.param_groups}) == 1
+        assert optimizer.parts[1].param_groups[0]["lr"] == dense.param_groups[0]["lr"]
+        kept = (buffer.getvalue(), rows.weight.detach(), weight.detach(), schedule.state_dict())
+        return kept, rows.weight.detach()
+
+    _, whole = steps(6)
+    state, _ = steps(3)
+    _, recovered = steps(3, state)
+    torch.testing.assert_close(recovered, whole)

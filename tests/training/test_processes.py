@@ -63,6 +63,14 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_processes(twenty_two: dict[str, Any], tmp_path: Path) -> None:
+    # with rows whose gradients are sparse, and in some batches are none
+    (tmp_path / "vectors.txt").write_text("good 1 0\nbad 0 1\nfilm 1 1\nvery 1 -1\na 0 2\n")
+    twenty_two["model"]["embedder"] |= {
+        "vectors": str(tmp_path / "vectors.txt"),
+        "own_rows": True,
+        "ngram_buckets": 50,
+    }
+    twenty_two["trainer"] |= {"embedder_pull": 0.5, "grad_norm": 1.0}
     program = Path(__file__).parent / "two_processes.py"
     done = launch(str(program), json.dumps(twenty_two), str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.training import evaluate_run, run_experiment
 from sopa_plugin.training.checkpoints import Checkpoints
 
+ROOT = Path(__file__).parents[2]
 Config = Callable[..., dict[str, Any]]
 KILLED = -signal.SIGKILL
 
@@ -73,8 +74,15 @@ def assert_same_run(folder: Path, expected: Path) -> None:
 
 @pytest.fixture
 def options() -> dict[str, Any]:
-    """What has a state that must not be lost: dropout, Adam, a scheduler, patience."""
+    """What has a state that must not be lost: dropout, Adam, a scheduler, patience, own rows."""
     return {
+        "model__embedder": {
+            "type": "static",
+            "vectors": str(ROOT / "fixtures" / "vectors.txt"),
+            "own_rows": True,
+            "ngram_buckets": 50,
+        },
+        "trainer__embedder_pull": 0.1,
         "trainer__checkpoint_every": 1,
         "trainer__learning_rate_scheduler": {"type": "one_cycle", "max_lr": 0.02},
         "trainer__patience": 3,
