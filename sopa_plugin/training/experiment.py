@@ -128,7 +128,8 @@ class Experiment:
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         run.start()
-        metrics = trainer.train(model, data, run, self.seed, on_epoch)
+        metrics = {"training_examples": len(data["train"])}  # also where no epoch counts them
+        metrics |= trainer.train(model, data, run, self.seed, on_epoch)
         metrics |= self._measure(trainer, model, data, run, metrics)
         metrics |= {f"parameters_{key}": n for key, n in model.parameter_counts().items()}
         model.to_device("cpu")

@@ -224,6 +224,7 @@ def test_no_epoch_leaves_the_rules_as_they_are(tmp_path: Path) -> None:
     """Rules of this project's own are right on two thirds of the sample without a label."""
     metrics = run_experiment(CONFIG, tmp_path / "run")
     assert metrics["training_epochs"] == 0
+    assert metrics["training_examples"] == 40  # which comparisons ask for
     assert metrics["test_accuracy"] >= 0.65
     explainer = Explainer.from_run(tmp_path / "run")
     assert {"positive/1", "negative/2", "2-1", "2-2", "no rule"} < set(explainer.subject.names)
