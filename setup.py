@@ -74,7 +74,10 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["sopa_plugin", "sopa_plugin.*"]),
     package_data={"sopa_plugin": ["py.typed", "interpret/templates/*"]},
-    entry_points={"console_scripts": ["sopa-plugin = sopa_plugin.__main__:script"]},
+    entry_points={
+        "console_scripts": ["sopa-plugin = sopa_plugin.__main__:script"],
+        "spacy_factories": ["sopa = sopa_plugin.integrations.spacy:SopaPipe"],
+    },
     install_requires=[
         "accelerate>=1.10",
         "datasets>=4.0",

@@ -1,12 +1,4 @@
-"""Soft patterns as estimators of scikit-learn: a classifier of texts, and their document vectors.
-
-```python
-from sopa_plugin.integrations.scikit_learn import SopaClassifier, SopaVectorizer
-
-SopaClassifier(num_epochs=20).fit(texts, labels).predict(others)
-make_pipeline(SopaVectorizer(patterns={3: 20}), LogisticRegression()).fit(texts, labels)
-```
-"""
+"""Soft patterns as estimators of scikit-learn: a classifier of texts, and document vectors."""
 
 from __future__ import annotations
 
@@ -29,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from sopa_plugin import load_model, train_model
 from sopa_plugin.errors import shortened
 from sopa_plugin.files import RUN_CONFIG
-from sopa_plugin.integrations.saved import model_from_bytes, model_to_bytes
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.models import Model
+from sopa_plugin.models import Model, model_from_bytes, model_to_bytes
 from sopa_plugin.registry import load_config
 from sopa_plugin.training import Experiment
 
@@ -43,29 +34,21 @@ OPTIONS = {
     "lr": "trainer.optimizer.lr",
 }
 """Where the common options stand in a config."""
-FEW = 1000
-"""Texts below which smaller batches are better, as `sopa-plugin init` has it."""
 
 
 class SopaEstimator(BaseEstimator):
     """What trains a model, or takes that of a run; a pickle of it holds the model's saved files.
 
     Arguments:
-        config: of a run (`sopa-plugin train`), as a file or what such a file holds, whose `dataset`
-            the given texts replace; by default soft patterns over word vectors learned from the
-            texts, or over `vectors`.
+        config: as of the command `train`, a file or what it holds; its `dataset` is not looked at.
+            By default soft patterns over word vectors learned from the texts, or over `vectors`.
         overrides: changes to it, `a.b=value`.
-        patterns: how many patterns of how many states, `{3: 20, 2: 20}`. This and the next are by
-            default the config's.
-        vectors: a file of word vectors.
-        num_epochs: at most; training ends earlier where dev gets no better (`trainer.patience`).
-        batch_size: texts of a step.
-        lr: learning rate.
-        dev_size: which share, or how many, of the texts are kept apart to choose the best epoch by.
-        random_state: seed of everything random; None takes the config's, so that it is the same
-            each time.
-        folder: where the run stays, with its log and model; by default nothing stays. One that is
-            in the way is never overwritten.
+        patterns, vectors, num_epochs, batch_size, lr: the config's, where they are not given:
+            `{states: number of patterns}`, a file of word vectors, at most so many epochs, texts of
+            a step, learning rate.
+        dev_size: share or number of the texts that the best epoch is chosen by, kept apart.
+        random_state: seed of everything random; by default the config's, the same each time.
+        folder: keeps the run, with its log and model; one that is in the way is not overwritten.
 
     Attributes:
         model_: what was trained, a `sopa_plugin.models.Model`.
@@ -109,17 +92,13 @@ class SopaEstimator(BaseEstimator):
         return estimator
 
     def fit(self, X: Sequence[str], y: ArrayLike | None = None) -> Self:
-        """Trains a model on texts `X` and their classes `y`; those of no text are left out.
+        """Trains a model on texts `X` and their classes `y`; empty texts are left out.
 
-        Raises:
-            ValueError: for texts or classes that are none.
-            UserError: for whatever the command `train` has one for.
+        Raises `ValueError` for texts and classes that are none, and what `train_model` raises.
         """
         texts = _texts(X)
         if y is None:
-            raise ValueError(
-                "requires y to be passed, but the target y is None: it learns from labels"
-            )
+            raise ValueError("requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
         check_consistent_length(texts, y)
         check_classification_targets(y)
@@ -146,17 +125,13 @@ class SopaEstimator(BaseEstimator):
             return dict(self.config)
         if self.config is not None:
             return load_config(self.config, (), Experiment)
-        words: dict[str, Any] = {"type": "static", "embedding_dim": 100, "trainable": True}
+        words: dict[str, Any] = {"type": "static", "embedding_dim": 100}
         if self.vectors is not None:
             words = {"type": "static", "vectors": self.vectors, "trainable": False, "whiten": 1}
         encoder = {"type": "sopa", "patterns": {"4": 40, "3": 40, "2": 40}, "dropout": 0.1}
-        trainer = {
-            "batch_size": 20 if num_texts < FEW else 50,
-            "num_epochs": 100,
-            "patience": 15,
-            "validation_metric": "-loss",
-            "optimizer": {"type": "adam", "lr": 0.0035, "fused": True},
-        }
+        trainer: dict[str, Any] = {"batch_size": 20 if num_texts < 1000 else 50}
+        trainer |= {"num_epochs": 100, "patience": 15, "validation_metric": "-loss"}
+        trainer["optimizer"] = {"type": "adam", "lr": 0.0035, "fused": True}
         return {
             "tokenizer": {"type": "words", "lowercase": None if self.vectors else True},
             "model": {"embedder": words, "encoder": encoder, "head": {"type": "linear"}},
@@ -186,9 +161,6 @@ class SopaEstimator(BaseEstimator):
         if "model_" in state:
             state = {**state, "model_": model_from_bytes(state["model_"])}
         super().__setstate__(state)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -236,11 +208,6 @@ class SopaVectorizer(TransformerMixin, SopaEstimator):
         model: Any = self.model_
         subject = ModelSubject(model)
         return np.array(subject.names, dtype=object)[np.argsort(subject.columns)]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # texts have none
-        return tags
 
 
 def _texts(X: Sequence[str]) -> list[str]:

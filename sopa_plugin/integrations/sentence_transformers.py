@@ -1,12 +1,4 @@
-"""Soft patterns in sentence-transformers: a pooling of token embeddings into a sentence embedding.
-
-```python
-words = Transformer("sentence-transformers/all-MiniLM-L6-v2")
-patterns = SopaPooling(words.get_embedding_dimension(), {"patterns": {4: 20, 3: 20}})
-SentenceTransformer(modules=[words, patterns]).save("model")
-SentenceTransformer("model", trust_remote_code=True)
-```
-"""
+"""Soft patterns in sentence-transformers: a pooling of token embeddings."""
 
 from __future__ import annotations
 
@@ -28,15 +20,11 @@ Features = dict[str, Any]
 class SopaPooling(Module):
     """Encodes token embeddings by a `Seq2VecEncoder`, soft patterns if it is not said otherwise.
 
-    Comes after a `Transformer`, or after `StaticTokens` for word vectors.
+    Comes after a `Transformer` or, for word vectors, `StaticTokens`.
 
     Arguments:
         input_dim: dimension of the token embeddings, `get_embedding_dimension()` of what is before.
-        encoder: its config, `type` and constructor arguments.
-
-    Attributes:
-        encoder: the config with every default filled in.
-        seq2vec: the encoder itself.
+        encoder: its config, `type` and constructor arguments; `seq2vec` is the encoder itself.
     """
 
     config_keys = ["input_dim", "encoder"]  # noqa: RUF012

@@ -24,6 +24,7 @@ from sopa_plugin.interpret.documents import (
     speaking,
 )
 from sopa_plugin.interpret.leave_one_out import (
+    LEAST,
     DocumentScores,
     LeaveOneOut,
     Replacement,
@@ -321,6 +322,47 @@ class Explainer:
             against,
             *odds[:, competing.index(target)].tolist(),
         )
+
+    def contributions(
+        self, encoded: Encoded, words: Sequence[Sequence[str]], shown: int = 10
+    ) -> Iterator[tuple[dict[str, float], list[Contribution]]]:
+        """Of each of many documents the labels' probabilities, and what `document` would draw.
+
+        Arguments:
+            encoded: the documents, as `Subject.read` or `Subject.embed` gives them.
+            words: those of each document.
+            shown: how many phrases of each, those that contribute most to its label.
+
+        Raises:
+            UserError: There is no head.
+        """
+        leave_one_out, labels = self._leave_one_out(), self.subject.labels
+        scored = ArcScores.of(self.subject, encoded)
+        probabilities = self.subject.classify(encoded, scored.scores).double().softmax(-1).cpu()
+        effects = leave_one_out(scored.scores, leave_one_out.instead(scored))
+        if self.subject.prior is not None:
+            effects[(encoded.offsets.diff() == 0).cpu().numpy()] = 0.0  # no pattern was asked
+        best, every = scored.best_matches, np.arange(len(words))
+        seen = leave_one_out.evidence(scored.scores) & (best.ends >= 0).cpu().numpy()
+        # shape: [B, K]
+        sizes = abs(effects[every, :, probabilities.argmax(-1).numpy()]) * seen
+        ranked = np.argsort(-sizes, axis=1, kind="stable")[:, :shown]
+        documents, places = np.nonzero(np.take_along_axis(sizes, ranked, axis=1) > LEAST)
+        patterns = ranked[documents, places]
+        ends = Ends.of_best(best, scored.arcs.offsets, documents, patterns)
+        paths = trace(scored.layout, scored.path_arcs, best.steps.cpu().numpy(), ends)
+        spelt = [words[number] for number in documents.tolist()]
+        found: list[list[Contribution]] = [[] for _ in words]
+        for match, effect in zip(
+            spell(self.subject, paths, spelt, documents.tolist()),
+            effects[documents, patterns].tolist(),
+            strict=True,
+        ):
+            by_label = dict(zip(labels, effect, strict=True))
+            contribution = Contribution(match.pattern, match.score, match, by_label)
+            found[match.document].append(contribution)
+        for row, each in zip(probabilities.tolist(), found, strict=True):
+            yield dict(zip(labels, row, strict=True)), each
 
     @torch.no_grad()
     def activations(self, document: Any, pattern: str) -> StateActivations:

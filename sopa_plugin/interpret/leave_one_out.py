@@ -238,6 +238,8 @@ class LeaveOneOut:
 ARCS, _OF_ARCS = ("main_path", "self_loop", "epsilon"), ("taken", "consumed")
 TOP = 5
 """Contributions that count as a document's largest."""
+LEAST = 1e-6
+"""Log-odds; what is less is rounding."""
 
 Arc = tuple[str, int]
 """An arc of a pattern: main_path, self_loop or epsilon, and the state that it leaves."""
@@ -336,7 +338,7 @@ class UseMeter:
         self._sums[3] += ((after.argmax(axis=2) == labels[:, None]) - right).sum(axis=0)
         effects = np.abs(self._leave_one_out(scores, instead)[each, :, before.argmax(axis=1)])
         largest = np.argsort(-effects, axis=1, kind="stable")[:, :TOP]
-        np.add.at(self._sums[4], largest[np.take_along_axis(effects, largest, axis=1) > 1e-6], 1)
+        np.add.at(self._sums[4], largest[np.take_along_axis(effects, largest, axis=1) > LEAST], 1)
 
     def _count_arcs(
         self, scored: ArcScores, documents: NDArray[np.int64], patterns: NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sopa_plugin.models.auto import the_text_classifier
 from sopa_plugin.models.bag_of_vectors import BagOfVectors
 from sopa_plugin.models.hard_patterns import HardPatterns
-from sopa_plugin.models.model import Model, load_model
+from sopa_plugin.models.model import Model, load_model, model_from_bytes, model_to_bytes
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
 from sopa_plugin.models.tfidf import Tfidf
 
@@ -23,6 +23,8 @@ __all__ = [
     "TextClassifierConfig",
     "Tfidf",
     "load_model",
+    "model_from_bytes",
+    "model_to_bytes",
 ]
 
 

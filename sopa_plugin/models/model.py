@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load, save
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
@@ -121,6 +123,22 @@ def load_model(folder: str | Path, accept_changed: bool = False) -> Model:
         model = Model.by_name(config[RECORD]["model"]).load(folder)
     check_labels(model.labels, str(folder / CONFIG_FILE))
     return model
+
+
+def model_to_bytes(model: Model) -> bytes:
+    """What `Model.save` writes, as one file of safetensors: for archives of other libraries."""
+    with TemporaryDirectory() as folder:
+        model.save(Path(folder))
+        files = sorted(Path(folder).iterdir())
+        return save({each.name: np.frombuffer(each.read_bytes(), np.uint8) for each in files})
+
+
+def model_from_bytes(data: bytes) -> Model:
+    """The model of `model_to_bytes`; raises `UserError` as `load_model` does."""
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for name, content in load(data).items():
+            Path(folder, Path(name).name).write_bytes(content.tobytes())  # never outside the folder
+        return load_model(folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -35,7 +35,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("title", "package"),
-    [("scikit-learn.", "sklearn"), ("sentence-transformers", "sentence_transformers")],
+    [
+        ("scikit-learn.", "sklearn"),
+        ("sentence-transformers", "sentence_transformers"),
+        ("spaCy", "spacy"),
+    ],
 )
 def test_the_paragraph_runs(
     title: str, package: str, clone: Path, monkeypatch: pytest.MonkeyPatch
