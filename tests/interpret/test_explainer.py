@@ -40,6 +40,31 @@ def test_a_document(make_explainer: Callable[..., Explainer]) -> None:
     assert json.loads(found.to_json())["gold"] == "neutral"
 
 
+@pytest.mark.parametrize("replacement", ["next", "no_match"])
+def test_many_documents_have_the_contributions_of_each(
+    replacement: str, make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    explainer = make_explainer(replacement)
+    explainer.use_means_of(documents)
+    encoded = explainer.subject.read(documents)
+    every = zip(documents, explainer.contributions(encoded, documents, 3), strict=True)
+    for words, (probabilities, found) in every:
+        alone = explainer.document(words)
+        assert probabilities == pytest.approx(alone.probabilities, abs=1e-6)
+        shown = [
+            each
+            for each in alone.contributions
+            if each.match and each.evidence and abs(each.effect[alone.target]) > 1e-6
+        ]
+        assert [each.pattern for each in found] == [each.pattern for each in shown[:3]]
+        for mine, theirs in zip(found, shown, strict=False):
+            assert mine.match is not None
+            assert theirs.match is not None
+            assert mine.match.tokens == theirs.match.tokens
+            assert mine.score == pytest.approx(theirs.score, rel=1e-5)
+            assert mine.effect == pytest.approx(theirs.effect, abs=1e-5)
+
+
 def test_another_label_can_be_explained(make_explainer: Callable[..., Explainer]) -> None:
     explainer = make_explainer()
     found = explainer.document(["bad", "film"], target="neutral")
