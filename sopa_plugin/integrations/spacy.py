@@ -96,7 +96,8 @@ class SopaPipe(Pipe):
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
         """How right the labels are, as spaCy's `textcat` has it."""
         options = {"labels": self.labels, "multi_label": False, **kwargs}
-        return Scorer.score_cats(examples, "cats", **options)
+        scores: dict[str, Any] = Scorer.score_cats(examples, "cats", **options)
+        return scores
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Saves the model in a folder, which `load_model` reads too."""
