@@ -33,8 +33,14 @@ EXTRAS = {
     "gpu": ["triton>=3.4; platform_system == 'Linux'"],
     "sentence-transformers": ["sentence-transformers>=6,<7"],
     "spacy": ["spacy>=3.8,<4"],
+    "onnx": ["onnx>=1.18", "onnxruntime>=1.20"],
 }
-EXTRAS["integrations"] = [*EXTRAS["sentence-transformers"], *EXTRAS["spacy"]]
+EXTRAS["integrations"] = [
+    *EXTRAS["sentence-transformers"],
+    *EXTRAS["spacy"],
+    *EXTRAS["onnx"],
+    "onnxscript",  # torch's own exporter, which is to refuse patterns
+]
 EXTRAS["dev"] = [
     *EXTRAS["tracking"],
     *EXTRAS["experiments"],

@@ -16,6 +16,7 @@ COMMANDS = {
     "predict": "classify text, line by line",
     "explain": "what a model's patterns match, why a document got its label",
     "rules": "rules as patterns: what becomes of each, and where it fires",
+    "export": "write a trained model as ONNX",
     "search": "search for the best hyperparameters",
     "experiments": "compare models on data sets, as tables and curves",
     "bench": "measure speed and memory",

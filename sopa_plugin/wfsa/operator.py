@@ -14,10 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sopa_plugin.errors import UserError
 from sopa_plugin.wfsa import reference
 from sopa_plugin.wfsa.dispatch import Kernel, choose_kernel
 from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 from sopa_plugin.wfsa.semirings import Semiring
+
+_NO_ONNX = (
+    "neither TorchScript nor torch's exporters to ONNX take soft patterns: write a trained "
+    "classifier as ONNX by `sopa-plugin export RUN model.onnx`, or use torch.export.export"
+)
 
 
 def register_operator(
@@ -40,11 +46,17 @@ def register_operator(
         save: keeps what `differentiate` needs; as `setup_context` of an autograd function.
         differentiate: the gradients of the inputs; as `backward` of an autograd function.
     """
+
+    def shapes(*args: Any) -> Any:
+        if torch.onnx.is_in_onnx_export():
+            raise UserError(_NO_ONNX)
+        return fake(*args)
+
     qualified = f"sopa::{name}"
     schema = torch.library.infer_schema(compute, mutates_args=())
     torch.library.define(qualified, schema, tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.impl(qualified, "default", compute)
-    torch.library.register_fake(qualified, fake)
+    torch.library.register_fake(qualified, shapes)
     operator = getattr(torch.ops.sopa, name).default
     plain = transformed = compute
     if save is not None and differentiate is not None:
@@ -55,6 +67,9 @@ def register_operator(
         transformed = _function(name, forward=compute, setup_context=save, backward=differentiate)
 
     def call(*args: Any) -> Any:
+        # where what is computed here would be a constant
+        if torch.jit.is_tracing():  # type: ignore[attr-defined]
+            raise UserError(_NO_ONNX)
         if torch.compiler.is_compiling() or type(args[0]) not in (Tensor, nn.Parameter):
             return operator(*args)
         # private, but all that says so; torch's own `Function.apply` asks it, too

@@ -14,11 +14,14 @@ SECTION = re.search(r"\n## In other pipelines\n(.*?)\n## ", (ROOT / "README.md")
 
 
 def code_of(title: str) -> str:
-    """The Python of the paragraph that begins with a title."""
+    """The Python of the paragraph that begins with a title, after its commands of ours."""
     assert SECTION is not None
     _, *paragraphs = re.split(r"^\*\*(.+?)\*\*", SECTION[1], flags=re.MULTILINE)
     found = dict(zip(paragraphs[::2], paragraphs[1::2], strict=True))
-    return "\n".join(re.findall(r"```python\n(.*?)```", found[title], re.DOTALL))
+    commands = re.findall(r"^python -m sopa_plugin\.(\w+) (.+)$", found[title], re.MULTILINE)
+    run = [f"import_module('sopa_plugin.{name}').main({words.split()})" for name, words in commands]
+    code = re.findall(r"```python\n(.*?)```", found[title], re.DOTALL)
+    return "\n".join(["from importlib import import_module", *run, *code])
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("scikit-learn.", "sklearn"),
         ("sentence-transformers", "sentence_transformers"),
         ("spaCy", "spacy"),
+        ("ONNX", "onnxruntime"),
     ],
 )
 def test_the_paragraph_runs(
