@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, folds_case
+from sopa_plugin.data.tokenizers import UNKNOWN, Tokenizer, build_tokenizer, folds_case
 from sopa_plugin.embedders import TokenEmbedder, configured
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
@@ -114,7 +114,7 @@ class NeuralModel(Model):
         words: dict[str, Any] = {"type": "static", "vectors": vectors, "trainable": False}
         if vectors is None:
             words["embedding_dim"] = 1
-        known = [*texts, " ".join(rules.words)]
+        known = [*texts, " ".join(rules.words) or UNKNOWN]  # a tokenizer has some word
         split = build_tokenizer(part, known, (), configured.pretrained_words(words))
         model = cls._begun(
             words, {"type": "sopa", "patterns": {}}, "linear", split, list(rules.labels), rules

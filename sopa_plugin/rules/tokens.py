@@ -271,6 +271,8 @@ def _value(attribute: str, kind: type, value: Any) -> Any:
 def _list(attribute: str, relation: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{attribute}: {relation} takes a list, found {shortened(value)}")
+    if relation == "IN" and not value:
+        raise ValueError(f"{attribute}: no word is in an empty list; write what may stand here")
     return value
 
 

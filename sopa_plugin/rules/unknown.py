@@ -29,6 +29,13 @@ Answers = str
 """Whether each test holds of a word, as 0 and 1."""
 
 _UNNAMED = "unnamedword"
+_KINDS = (
+    "a ab abc abcd abcde abcdefg abcdefghij abcdefghijklmno é ñandú б 日本 7 42 365 1984 12345 3.5 "
+    ".5 3. 1,000 1/2 -3 +7 3rd 21st 5% $5 ½ ² x1 3d b2b a-b e-mail u.s. o'clock n't 's a@b.de "
+    "http://a.de one five seven second million seventeen . , ; ! ? ... -- - ' ( « $ % & @ # "
+    "+ = _ :) 🙂"
+)
+"""Words of many kinds, one of which is like an unknown word more often than not."""
 
 
 class Questions:
@@ -110,7 +117,8 @@ class UnknownWords:
             ngram_buckets: how many numbers character n-grams have.
         """
         questions = Questions(tests)
-        spelt = {each: None for word in words for each in _spellings(word)}
+        every = itertools.chain(words, _KINDS.split())
+        spelt = {each: None for word in every for each in _spellings(word)}
         found = dict.fromkeys([*_open_answers(tests), *map(questions.answers, spelt)])
         plain, *others = found
         rows = {plain: unknown} | {each: first + n for n, each in enumerate(others)}

@@ -177,8 +177,11 @@ class Experiment:
         rules = Model.by_name(params["type"]).read_rules(params)
         words = [] if rules is None else rules.words
         tokenizer = self._build_tokenizer(data, words) if start is None else start.tokenizer
+        seen = _label_names(data["train"])
         data = with_labels(data, () if rules is None else rules.labels)
-        labels = data["train"].features["label"].names
+        labels = _label_names(data["train"])
+        if only := labels[len(seen) :]:
+            logger.warning("no text has the labels that rules alone vote for: %s", listed(only))
         model = self.model.construct(tokenizer=tokenizer, labels=labels, rules_read=rules)
         if start is not None:
             _take_weights(model, start, str(self.init_from))

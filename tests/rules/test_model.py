@@ -249,12 +249,15 @@ def test_the_last_epoch_is_taken_whatever_dev_says(tmp_path: Path) -> None:
     assert metrics["best_epoch"] == 2
 
 
-def test_labels_of_rules_alone_become_classes(tmp_path: Path) -> None:
+def test_labels_of_rules_alone_become_classes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "more.jsonl"
     file.write_text(FILMS.read_text() + '{"label": "none", "pattern": "zork"}\n')
     run_experiment(changed({"rules": str(file)}), tmp_path / "run")
     model: Any = load_model(tmp_path / "run")
     assert model.labels == ["negative", "positive", "none"]
+    assert "no text has the labels that rules alone vote for: 'none'" in caplog.text
     assert predicted(model, ["a zork for zork"]) == ["none"]
 
 
@@ -303,6 +306,12 @@ def test_a_training_reads_its_rules_once(tmp_path: Path) -> None:
 def test_an_anchor_needs_rules(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"trainer\.anchor: this model has no rules"):
         run_experiment(changed({"rules": None, "fallback": None}, anchor=1.0), tmp_path / "run")
+
+
+def test_rules_that_name_no_word_need_no_text(tmp_path: Path) -> None:
+    rules = written(tmp_path / "r.jsonl", {"label": "number", "pattern": [{"IS_DIGIT": True}]})
+    model = rules.deciding("other", {}).to_model()
+    assert predicted(model, ["12", "twelve"]) == ["number", "other"]
 
 
 def test_rules_that_ask_for_capitals_are_refused_where_case_is_folded(tmp_path: Path) -> None:
@@ -360,10 +369,24 @@ def test_unknown_words_are_told_apart_in_every_way_to_a_model(
     assert [classify(text)[0]["label"] for text in joined[:20]] == predicted(model, joined[:20])
 
 
+def test_unknown_words_of_usual_kinds_are_told_apart_by_many_predicates(tmp_path: Path) -> None:
+    """More than are combined, of which a model without a text or a listed word knows none."""
+    asked = [
+        *({"IS_DIGIT": True}, {"IS_ALPHA": False}, {"LENGTH": {"<": 3}}, {"LENGTH": {">": 5}}),
+        *({"LIKE_NUM": True}, {"IS_PUNCT": True}, {"IS_UPPER": True}, {"IS_TITLE": True}),
+        *({"IS_LOWER": True}, {"SHAPE": "dd"}, {"TEXT": {"REGEX": "^[A-Z].*[0-9]$"}}),
+    ]
+    rows = [{"label": str(n % 4), "pattern": [each]} for n, each in enumerate(asked)]
+    rules = written(tmp_path / "rules.jsonl", *rows).deciding("0", {})
+    draw = random.Random(2)
+    texts = [draw.choices(f"{UNKNOWN} 66 X7 WIDELY".split(), k=4) for _ in range(200)]
+    assert predicted(rules.to_model(), [" ".join(text) for text in texts]) == votes(rules, texts)
+
+
 def test_words_of_more_predicates_than_are_combined_take_the_nearest_answers() -> None:
     tests = [read_token({"LENGTH": {">=": n}}) for n in range(2, 14)]
     unknown = UnknownWords.of(tests, ["a", "abc", "a" * 12], unknown=1, first=5)
-    assert unknown.row("xyz") == unknown.row("xyzw") != unknown.row("z" * 14)
+    assert unknown.row("x" * 7) == unknown.row("x" * 8) != unknown.row("z" * 14)
     assert UnknownWords.from_json(unknown.to_json()).rows == unknown.rows
     for damaged in ({}, {"tests": [], "rows": {"01": 1}}, {"tests": 3, "rows": []}):
         with pytest.raises(UserError, match="saved tokenizer's rules cannot be read"):

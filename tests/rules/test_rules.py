@@ -144,7 +144,7 @@ TOKENS: list[dict[str, Any]] = [
     *({"TEXT": {"REGEX": "^[a-c]$"}}, {"IS_ALPHA": True, "LENGTH": {"<": 3}}),
 ]
 MORE_TOKENS: list[dict[str, Any]] = [
-    *({"LOWER": {"IN": ["paris", "Not"]}, "TEXT": {"NOT_IN": ["paris"]}}, {"TEXT": {"IN": []}}),
+    *({"LOWER": {"IN": ["paris", "Not"]}, "TEXT": {"NOT_IN": ["paris"]}}, {"LENGTH": 3}),
     *({"LOWER": "not", "IS_TITLE": True}, {"ORTH": {"NOT_IN": []}}, {"LENGTH": {"IN": [1, 7]}}),
     {"LOWER": {"NOT_IN": ["a"]}, "LENGTH": 1},
 ]
@@ -223,6 +223,7 @@ BAD = {
     '{"label": "x", "pattern": [{"TEXT": {"REGEX": "(?<=a+)b"}}]}': "not a regular expression",
     '{"label": "x", "pattern": [{"TEXT": {"REGEX": {"IN": "ab"}}}]}': "TEXT: IN takes a list",
     '{"label": "x", "pattern": [{"TEXT": {"IN": "ab"}}]}': "TEXT: IN takes a list",
+    '{"label": "x", "pattern": [{"TEXT": {"IN": []}}]}': "no word is in an empty list",
     '{"label": "x", "pattern": [{"TEXT": "a", "OP": ["?"]}]}': "OP: expected one of",
     '{"label": "x", "pattern": [{"TEXT": "a", "TEXT": "b"}]}': "key 'TEXT' is given twice",
     '{"label": "x", "pattern": "\\ud800"}': "half of a surrogate pair",
