@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
 
+@dataclass(eq=False)
 class Parameter(ABC, Registrable):
     """One hyperparameter of a search space: which values it may have, and where they go.
 
@@ -40,19 +41,19 @@ class Parameter(ABC, Registrable):
 
     default_implementation: ClassVar[str | None] = "choice"
 
-    def __init__(self, keys: Sequence[str] | None = None) -> None:
-        self.keys = None if keys is None else list(keys)
+    keys: Sequence[str] | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def suggest(self, name: str, trial: BaseTrial) -> Any:
         """The value that an Optuna trial is to try."""
 
     @abstractmethod
-    def examples(self) -> list[Any]:
+    def examples(self) -> Sequence[Any]:
         """Values by which to check that the config takes what this parameter may become."""
 
 
 @Parameter.register("choice")
+@dataclass(eq=False)
 class Categorical(Parameter):
     """One of `values`, each as likely.
 
@@ -63,9 +64,7 @@ class Categorical(Parameter):
         keys: see `Parameter`.
     """
 
-    def __init__(self, values: Sequence[Any], keys: Sequence[str] | None = None) -> None:
-        super().__init__(keys)
-        self.values = list(values)
+    values: Sequence[Any]
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -81,12 +80,13 @@ class Categorical(Parameter):
         written = [json.dumps(each, sort_keys=True) for each in self.values]
         return json.loads(str(trial.suggest_categorical(name, written)))
 
-    def examples(self) -> list[Any]:
+    def examples(self) -> Sequence[Any]:
         """All of them."""
         return self.values
 
 
 @Parameter.register("uniform")
+@dataclass(eq=False)
 class Uniform(Parameter):
     """A real number from `low` to `high`.
 
@@ -98,11 +98,9 @@ class Uniform(Parameter):
         keys: see `Parameter`.
     """
 
-    def __init__(
-        self, low: float, high: float, log: bool = False, keys: Sequence[str] | None = None
-    ) -> None:
-        super().__init__(keys)
-        self.low, self.high, self.log = low, high, log
+    low: float
+    high: float
+    log: bool = False
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -122,6 +120,7 @@ class Uniform(Parameter):
 
 
 @Parameter.register("integer")
+@dataclass(eq=False)
 class Integer(Uniform):
     """A whole number from `low` to `high`, both included.
 
@@ -133,14 +132,12 @@ class Integer(Uniform):
         keys: see `Parameter`.
     """
 
-    def __init__(
-        self, low: int, high: int, log: bool = False, keys: Sequence[str] | None = None
-    ) -> None:
-        super().__init__(low, high, log, keys)
+    low: int
+    high: int
 
     def suggest(self, name: str, trial: BaseTrial) -> int:
         """The value that an Optuna trial is to try."""
-        return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_int(name, self.low, self.high, log=self.log)
 
 
 Parameters = Mapping[str, Parameter]

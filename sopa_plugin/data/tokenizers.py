@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -170,6 +171,7 @@ def max_tokens_of(step: dict[str, Any]) -> int | None:
 
 
 @Tokenizer.register("whitespace")
+@dataclass(eq=False)
 class WhitespaceTokenizer(Tokenizer):
     """Splits text that is tokenised already, as the paper's is, on blanks; others are `[UNK]`.
 
@@ -193,19 +195,11 @@ class WhitespaceTokenizer(Tokenizer):
         min_count: Words rarer than this in the documents are left out.
     """
 
-    def __init__(
-        self,
-        lowercase: bool | None = None,
-        max_tokens: MaxTokens | None = None,
-        vocabulary: Vocabulary | None = None,
-        max_pretrained_words: PositiveInt = 50_000,
-        min_count: PositiveInt = 1,
-    ) -> None:
-        self.lowercase = lowercase
-        self.max_tokens = max_tokens
-        self.vocabulary = vocabulary
-        self.max_pretrained_words = max_pretrained_words
-        self.min_count = min_count
+    lowercase: bool | None = None
+    max_tokens: MaxTokens | None = None
+    vocabulary: Vocabulary | None = None
+    max_pretrained_words: PositiveInt = 50_000
+    min_count: PositiveInt = 1
 
     def build(
         self, train: Iterable[str], dev: Iterable[str], pretrained_words: Iterable[str]
@@ -289,6 +283,7 @@ class WordTokenizer(WhitespaceTokenizer):
 
 
 @Tokenizer.register("pretrained")
+@dataclass(eq=False)
 class PretrainedTokenizer(Tokenizer):
     """The tokenizer of a pretrained model; belongs with the `transformer` embedder.
 
@@ -301,12 +296,9 @@ class PretrainedTokenizer(Tokenizer):
         max_tokens: How many words (separated by blanks) of a text are kept; null keeps all.
     """
 
-    def __init__(
-        self, model: LocalPath, lowercase: bool | None = None, max_tokens: MaxTokens | None = None
-    ) -> None:
-        self.model = model
-        self.lowercase = lowercase
-        self.max_tokens = max_tokens
+    model: LocalPath
+    lowercase: bool | None = None
+    max_tokens: MaxTokens | None = None
 
     def build(
         self, train: Iterable[str], dev: Iterable[str], pretrained_words: Iterable[str]

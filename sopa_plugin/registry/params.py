@@ -19,7 +19,7 @@ import sys
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from numbers import Integral, Real
 from pathlib import Path
@@ -132,6 +132,8 @@ class Registrable:
                 )
             if constructor is not None and not callable(getattr(target, constructor, None)):
                 raise ConfigError(f"{_full_name(target)} has no constructor '{constructor}'")
+            if is_dataclass(target):  # whose constructor was not there in `__init_subclass__`
+                target.__init__ = _checked(target.__init__)  # type: ignore[method-assign]
             names[name] = _Registration(name, target, constructor)
             return target
 

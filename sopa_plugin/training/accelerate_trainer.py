@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -54,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 
 @Trainer.register("accelerate")
+@dataclass(eq=False)
 class AccelerateTrainer(Trainer):
     """Gradient descent with early stopping, by Hugging Face Accelerate.
 
@@ -91,49 +93,27 @@ class AccelerateTrainer(Trainer):
     """
 
     trains: ClassVar[type[Model]] = NeuralModel
-    accelerator: Accelerator
 
-    def __init__(
-        self,
-        batch_size: PositiveInt = 150,
-        num_epochs: NonNegativeInt = 50,
-        patience: PositiveInt | None = 30,
-        validation_metric: EpochMetric = "-loss",
-        optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam"),  # noqa: B008
-        learning_rate_scheduler: Lazy[Scheduler] | None = None,
-        embedder_lr: PositiveFloat | None = None,
-        embedder_pull: NonNegativeFloat = 0.0,
-        class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None,
-        loss_reduction: Literal["mean", "sum"] = "mean",
-        grad_norm: PositiveFloat | None = None,
-        grad_clipping: PositiveFloat | None = None,
-        num_gradient_accumulation_steps: PositiveInt = 1,
-        mixed_precision: Literal["no", "fp16", "bf16"] | None = None,
-        batches_by_length: bool = True,
-        cache_embedder: bool = True,
-        anchor: NonNegativeFloat = 0.0,
-        checkpoint_every: PositiveInt | None = None,
-        trackers: Sequence[Tracker] = (),
-    ) -> None:
-        self.batch_size = batch_size
-        self.num_epochs = num_epochs
-        self.patience = patience
-        self.validation_metric = validation_metric
-        self.optimizer = optimizer
-        self.learning_rate_scheduler = learning_rate_scheduler
-        self.embedder_lr = embedder_lr
-        self.embedder_pull = embedder_pull
-        self.class_weights = class_weights
-        self.loss_reduction = loss_reduction
-        self.grad_norm = grad_norm
-        self.grad_clipping = grad_clipping
-        self.num_gradient_accumulation_steps = num_gradient_accumulation_steps
-        self.mixed_precision = mixed_precision
-        self.batches_by_length = batches_by_length
-        self.cache_embedder = cache_embedder
-        self.anchor = anchor
-        self.checkpoint_every = checkpoint_every
-        self.trackers = list(trackers)
+    batch_size: PositiveInt = 150
+    num_epochs: NonNegativeInt = 50
+    patience: PositiveInt | None = 30
+    validation_metric: EpochMetric = "-loss"
+    optimizer: Lazy[Optimizer] = Lazy(Optimizer, "adam")  # noqa: RUF009
+    learning_rate_scheduler: Lazy[Scheduler] | None = None
+    embedder_lr: PositiveFloat | None = None
+    embedder_pull: NonNegativeFloat = 0.0
+    class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
+    loss_reduction: Literal["mean", "sum"] = "mean"
+    grad_norm: PositiveFloat | None = None
+    grad_clipping: PositiveFloat | None = None
+    num_gradient_accumulation_steps: PositiveInt = 1
+    mixed_precision: Literal["no", "fp16", "bf16"] | None = None
+    batches_by_length: bool = True
+    cache_embedder: bool = True
+    anchor: NonNegativeFloat = 0.0
+    checkpoint_every: PositiveInt | None = None
+    trackers: Sequence[Tracker] = ()
+    accelerator: Accelerator = field(init=False)
 
     @classmethod
     def may_change(cls, params: Mapping[str, Any]) -> frozenset[str]:
@@ -179,7 +159,7 @@ class AccelerateTrainer(Trainer):
                 mixed_precision=self.mixed_precision,
                 # the loop accumulates by itself, whatever the environment says
                 gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-                log_with=self.trackers or None,
+                log_with=list(self.trackers) or None,
                 project_dir=str(run.path),
             )
         except (ValueError, ImportError) as error:

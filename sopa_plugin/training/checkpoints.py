@@ -136,6 +136,7 @@ class Progress:
         self.epoch, self.step = self.epoch + 1, 0
 
 
+@dataclass(eq=False)
 class TrainingState:
     """Everything that training changes; `save` keeps it in a checkpoint, `recover` brings it back.
 
@@ -162,34 +163,32 @@ class TrainingState:
         embedder_start: what is trained of the embedder, if it is pulled to its start, with that.
     """
 
-    def __init__(
-        self,
-        run: RunFolder,
-        accelerator: Accelerator,
-        model: TextClassifier,
-        module: nn.Module,
-        optimizer: AcceleratedOptimizer,
-        schedule: Schedule,
-        tracker: MetricTracker,
-        train: Documents,
-        dev: Documents,
-        seed: int,
-    ) -> None:
-        self.run, self.accelerator, self.model, self.module = run, accelerator, model, module
-        self.optimizer, self.schedule, self.tracker = optimizer, schedule, tracker
-        self.train, self.dev, self.seed = train, dev, seed
+    run: RunFolder
+    accelerator: Accelerator
+    model: TextClassifier
+    module: nn.Module
+    optimizer: AcceleratedOptimizer
+    schedule: Schedule
+    tracker: MetricTracker
+    train: Documents
+    dev: Documents
+    seed: int
+
+    def __post_init__(self) -> None:
         self.progress = Progress()
         self.anchors: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self.embedder_start: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.train_logits = torch.zeros(len(train), len(model.labels), device=model.device)
-        self._checkpoints = Checkpoints(run.checkpoints)
-        frozen = (each for each in model.parameters() if not each.requires_grad)
+        shape = len(self.train), len(self.model.labels)
+        self.train_logits = torch.zeros(shape, device=self.model.device)
+        self._checkpoints = Checkpoints(self.run.checkpoints)
+        frozen = (each for each in self.model.parameters() if not each.requires_grad)
+        texts = (part for each in (self.train, self.dev) for part in (each.ids, each.labels))
         self._identity = {
-            "data": _fingerprint(part for each in (train, dev) for part in (each.ids, each.labels)),
+            "data": _fingerprint(texts),
             "frozen weights": _fingerprint(
                 each.detach().cpu().reshape(-1).view(torch.uint8).numpy() for each in frozen
             ),
-            "number of processes": accelerator.num_processes,
+            "number of processes": self.accelerator.num_processes,
         }
 
     def save(self, seconds: float, is_best: bool = False) -> None:

@@ -8,6 +8,7 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -57,6 +58,7 @@ Seed = Annotated[int, Bound(at_least=0, at_most=MAX_SEED)]
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Experiment:
     """What the top level of a config holds: one run.
 
@@ -71,23 +73,13 @@ class Experiment:
         calibrate: whether probabilities are scaled by a temperature fitted on dev.
     """
 
-    def __init__(
-        self,
-        dataset: DatasetReader,
-        model: Lazy[Model],
-        trainer: Lazy[Trainer] = Lazy(Trainer, "accelerate"),  # noqa: B008
-        tokenizer: Lazy[Tokenizer] = Lazy(Tokenizer, "whitespace"),  # noqa: B008
-        seed: Seed = 1,
-        init_from: LocalFile | None = None,
-        calibrate: bool = False,
-    ) -> None:
-        self.dataset = dataset
-        self.model = model
-        self.trainer = trainer
-        self.tokenizer = tokenizer
-        self.seed = seed
-        self.init_from = init_from
-        self.calibrate = calibrate
+    dataset: DatasetReader
+    model: Lazy[Model]
+    trainer: Lazy[Trainer] = Lazy(Trainer, "accelerate")  # noqa: RUF009
+    tokenizer: Lazy[Tokenizer] = Lazy(Tokenizer, "whitespace")  # noqa: RUF009
+    seed: Seed = 1
+    init_from: LocalFile | None = None
+    calibrate: bool = False
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

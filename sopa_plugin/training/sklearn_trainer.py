@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 @Trainer.register("sklearn")
+@dataclass(eq=False)
 class SklearnTrainer(Trainer):
     """Fits a `LinearModel` by L2-regularised logistic regression (appendix of the paper).
 
@@ -38,17 +40,10 @@ class SklearnTrainer(Trainer):
 
     trains: ClassVar[type[Model]] = LinearModel
 
-    def __init__(
-        self,
-        C: PositiveFloat = 1.0,
-        max_iter: PositiveInt = 1000,
-        tol: PositiveFloat = 1e-4,
-        balanced: bool = False,
-    ) -> None:
-        self.C = C
-        self.max_iter = max_iter
-        self.tol = tol
-        self.balanced = balanced
+    C: PositiveFloat = 1.0
+    max_iter: PositiveInt = 1000
+    tol: PositiveFloat = 1e-4
+    balanced: bool = False
 
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes sure that scikit-learn is there."""
