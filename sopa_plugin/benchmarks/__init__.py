@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import re
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,23 +13,24 @@ from pathlib import Path
 import torch
 
 from sopa_plugin import __version__
-from sopa_plugin.benchmarks import sections as measured
 from sopa_plugin.benchmarks.growth import check_picture, growth, memory
 from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report, use_threads
+from sopa_plugin.benchmarks.sections import (
+    encoders,
+    epoch,
+    gpu,
+    kernel,
+    prediction,
+    reading,
+    training,
+)
 from sopa_plugin.benchmarks.workload import TRAIN, make_workload
 
 logger = logging.getLogger(__name__)
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {
-    "training": measured.training_steps,
-    "encoders": measured.encoders,
-    "kernel": measured.kernel,
-    "prediction": measured.prediction,
-    "reading": measured.reading,
-    "epoch": measured.epoch,
-    "memory": memory,
-    "growth": growth,
-    "gpu": measured.training_steps_on_gpu,
+    each.__name__: each
+    for each in (training, encoders, kernel, prediction, reading, epoch, memory, growth, gpu)
 }
 
 
@@ -75,16 +77,11 @@ def run_benchmarks(
 
 def describe_machine(threads: int) -> str:
     """What was measured, on which machine, in one line."""
-    cores = f"{_processor()}, {os.cpu_count()} cores"
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", info.read_text() if info.is_file() else "")
+    name = found[1] if found else platform.processor() or platform.machine()
+    cores = f"{name}, {os.cpu_count()} cores"
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     python = f"Python {platform.python_version()}"
     used = f"{threads} {'thread' if threads == 1 else 'threads'}"
     return f"sopa_plugin {__version__}, torch {torch.__version__}, {python}; {cores}{gpu}; {used}."
-
-
-def _processor() -> str:
-    """The processor's name, as Linux tells it or as Python does."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())

@@ -43,14 +43,14 @@ REPEATS = 10
 """How often the kernel takes a batch, so that its arc scores are in the cache, as in training."""
 
 
-def training_steps(bench: Bench) -> None:
+def training(bench: Bench) -> None:
     """Training steps of soft patterns, their reference loop, and other encoders."""
     bounds = {REFERENCE: (10, 20), CONVOLUTION: (3, None), BILSTM: (15, None)}
     for order, by_length in (("of like length together", True), ("in random order", False)):
         _training_steps(bench, f"Training step, sentences {order}", "cpu", by_length, bounds)
 
 
-def training_steps_on_gpu(bench: Bench) -> None:
+def gpu(bench: Bench) -> None:
     """The same on a GPU, where there is one."""
     if not torch.cuda.is_available():
         logger.warning("gpu: no CUDA device: skipped")
@@ -275,11 +275,11 @@ def epoch(bench: Bench) -> None:
     level = silent.level
     silent.setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder(Path(folder, "run"), {})
+        run = RunFolder(Path(folder, "run"), {}, on_epoch=on_epoch)
         trainer.set_up(model, run)
         run.start()
         began = bench.clock()
-        trainer.train(model, _dataset(workload), run, seed=1, on_epoch=on_epoch)
+        trainer.train(model, _dataset(workload), run, seed=1)
         run.close()
     silent.setLevel(level)
     # The first epoch also compiles and tokenises.

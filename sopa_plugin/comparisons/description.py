@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from sopa_plugin.comparisons.runner import Plan
@@ -39,14 +39,6 @@ class Tuning:
     num_epochs: PositiveInt | dict[str, PositiveInt] | None = None
     patience: PositiveInt | dict[str, PositiveInt] | None = None
     seed: NonNegativeInt = 1
-
-    @classmethod
-    def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Limits by training size need one for all that is not named."""
-        for key in _LIMITS:
-            value = params[key]
-            if isinstance(value, Mapping) and ALL not in value:
-                yield key, f"expected '{ALL}' among the sizes, found {', '.join(value) or 'none'}"
 
     def limit(self, key: str, data: str, size: int | None) -> int | None:
         """`num_epochs` or `patience` for a training size of a data set."""
@@ -201,12 +193,10 @@ class Description:
         for cell in self.cells():
             base = self.config(cell, self.seeds[0])
             parameters, tuning = self.models[cell.model].parameters, self.tuning
+            search = Search(base, {}, num_trials=1, metric=tuning.metric)
             if parameters and tuning.num_trials:
-                search = Search(
-                    base, parameters, tuning.num_trials, tuning.metric, seed=tuning.seed
-                )
-            else:
-                search = Search(base, {}, num_trials=1, metric=tuning.metric)
+                varied = {"parameters": parameters, "num_trials": tuning.num_trials}
+                search = replace(search, **varied, seed=tuning.seed)
             plans.append(Plan(cell.name, search, self.seeds, draws_subset=cell.size is not None))
         return plans
 
@@ -214,17 +204,18 @@ class Description:
 def _limit_problems(
     tuning: Mapping[str, Any], data_names: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Limits of what is neither a size nor a data set, which nothing would take."""
+    """Limits by what is neither a size nor a data set, or with none for all that is not named."""
+    known = ", ".join(data_names) or "none"
     for key in _LIMITS:
         limits = tuning.get(key)
-        for name in limits if isinstance(limits, Mapping) else ():
+        if not isinstance(limits, Mapping):
+            continue
+        where, sizes = f"tuning.{key}", f"numbers of training examples, data sets ({known})"
+        if ALL not in limits:
+            yield where, f"expected '{ALL}' among the sizes, found {', '.join(limits) or 'none'}"
+        for name in limits:
             if not _SIZE.fullmatch(name) and name not in (ALL, *data_names):
-                known = ", ".join(data_names) or "none"
-                yield (
-                    f"tuning.{key}",
-                    f"expected numbers of training examples, data sets ({known}) and '{ALL}'; "
-                    f"found '{name}'",
-                )
+                yield where, f"expected {sizes} and '{ALL}'; found '{name}'"
 
 
 def _config_problems(

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,9 +124,14 @@ def report_parts(
             f"({RESAMPLES:,} resamples).\n\n"
             + markdown([row for row in rows if row[0].text != title])
         )
+    kinds = ("paper", "trained", "total")
+    rows = _rows(
+        description,
+        summaries,
+        lambda each: Entry(" / ".join(f"{each.parameters[kind]:,}" for kind in kinds)),
+    )
     parts["parameters"] = (
-        "As the paper counts them / trained / all, word vectors too.\n\n"
-        + markdown(_rows(description, summaries, _parameters))
+        f"As the paper counts them / trained / all, word vectors too.\n\n{markdown(rows)}"
     )
     return {"accuracy": "\n\n".join(accuracy), **parts}
 
@@ -187,12 +192,6 @@ def _columns(description: Description) -> list[tuple[str, int | None]]:
     return [(data, size) for data in description.data for size in description.sizes]
 
 
-def _parameters(summary: CellSummary) -> Entry:
-    return Entry(
-        " / ".join(f"{summary.parameters[each]:,}" for each in ("paper", "trained", "total"))
-    )
-
-
 def _difference(summary: CellSummary) -> Entry:
     found = summary.comparison
     if found is None:
@@ -227,26 +226,21 @@ def _tuning_in_words(description: Description) -> str:
     )
 
 
-def _warnings(description: Description, cells: Sequence[CellRuns]) -> list[str]:
+def _warnings(description: Description, cells: Sequence[CellRuns]) -> Iterator[str]:
     """What figures must not be taken for."""
+    data = description.data
     read = {cell.data: description.config(cell, 0)["dataset"] for cell in description.cells()}
     samples = [
-        description.data[name].title
+        data[name].title
         for name, dataset in read.items()
         if build(DatasetReader, dataset).is_embedded_sample
     ]
     small = too_small(description, cells)
-    left_open = {f"{description.data[each.data].title} ({each.size:,})" for each in small}
-    warnings = []
+    left_open = ", ".join(sorted({f"{data[each.data].title} ({each.size:,})" for each in small}))
     if samples:
-        warnings.append(
-            f"**{', '.join(samples)}: the embedded sample; figures say nothing about real data.**"
-        )
+        yield f"**{', '.join(samples)}: the embedded sample; figures say nothing about real data.**"
     if left_open:
-        warnings.append(
-            f"Left open, for want of training examples: {', '.join(sorted(left_open))}."
-        )
-    return warnings
+        yield f"Left open, for want of training examples: {left_open}."
 
 
 def _lines(

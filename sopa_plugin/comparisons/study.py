@@ -25,8 +25,7 @@ from sopa_plugin.errors import TrainingFailed, UserError, require
 from sopa_plugin.registry import ConfigError, fill_defaults
 from sopa_plugin.training import Experiment, run_experiment
 from sopa_plugin.training.metrics import Metrics
-from sopa_plugin.training.run_folder import CONFIG, PREDICTIONS, read_config
-from sopa_plugin.training.trainer import OnEpoch
+from sopa_plugin.training.run_folder import CONFIG, PREDICTIONS, OnEpoch, read_config
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -78,16 +77,19 @@ def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None =
     if folder.exists() and not _can_go_on(config, folder):
         remove_run(folder)
     metrics = run_experiment(config, folder, recover=True, on_epoch=on_epoch)
-    gold, predicted = _read_predictions(folder)
-    right = np.array([g == p for g, p in zip(gold, predicted, strict=True)], dtype=bool)
+    file = folder / PREDICTIONS.format(split="test")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []  # no test set
+    answers = [json.loads(line) for line in lines]
+    right = np.array([each["label"] == each["predicted"] for each in answers], dtype=bool)
+    gold = "\n".join(each["label"] for each in answers)
     remove_run(folder)
     return Result(
         config=dict(config),
         metrics=metrics,
         seconds=round(time.monotonic() - began, 2),
         correct=np.packbits(right).tobytes().hex(),
-        examples=len(gold),
-        gold=hashlib.blake2b("\n".join(gold).encode(), digest_size=8).hexdigest(),
+        examples=len(answers),
+        gold=hashlib.blake2b(gold.encode(), digest_size=8).hexdigest(),
     )
 
 
@@ -103,15 +105,6 @@ def _can_go_on(config: Mapping[str, Any], folder: Path) -> bool:
         return read_config(folder) == fill_defaults(Experiment, dict(config))
     except UserError:
         return False
-
-
-def _read_predictions(folder: Path) -> tuple[list[str], list[str]]:
-    """The true and the predicted class names of the test examples."""
-    file = folder / PREDICTIONS.format(split="test")
-    if not file.is_file():  # the data have no test set
-        return [], []
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [line["label"] for line in lines], [line["predicted"] for line in lines]
 
 
 JOURNAL = "studies.log"

@@ -104,11 +104,15 @@ def summarize(description: Description, cells: Sequence[CellRuns]) -> dict[Cell,
         rival = None
         if description.reference not in (None, cell.model):
             rival = results.get(Cell(cell.data, str(description.reference), cell.size))
+        if not all("test_accuracy" in each.metrics for each in finals):
+            raise UserError(
+                f"{cell.name}: the data have no test set, and the table shows test figures"
+            )
         every = [*map(result_of, runs[cell].search.complete), *finals]
         distinct = {json.dumps(each.config, sort_keys=True): each for each in every}
         summaries[cell] = CellSummary(
             cell=cell,
-            accuracies=[100 * _test_accuracy(cell, each) for each in finals],
+            accuracies=[100 * float(each.metrics["test_accuracy"]) for each in finals],
             training_examples=finals[0].metrics["training_examples"],
             parameters=parameter_counts(finals[0].metrics),
             seconds=sum(each.seconds for each in distinct.values()),
@@ -125,21 +129,11 @@ def parameter_counts(metrics: Mapping[str, Any]) -> dict[str, int]:
     The paper counts what is trained, features where they are given, and a SoPa encoder as the
     released implementation stores it: all patterns padded to the longest.
     """
-    counts = {
-        key.removeprefix("parameters_"): value
-        for key, value in metrics.items()
-        if key.startswith("parameters_")
-    }
-    paper = counts.get("features", counts["trainable"])
-    if "encoder_released" in counts:
-        paper += counts["encoder_released"] - counts["encoder"]
-    return {"paper": paper, "trained": counts["trainable"], "total": counts["total"]}
-
-
-def _test_accuracy(cell: Cell, result: Result) -> float:
-    if "test_accuracy" not in result.metrics:
-        raise UserError(f"{cell.name}: the data have no test set, and the table shows test figures")
-    return float(result.metrics["test_accuracy"])
+    trained = metrics["parameters_trainable"]
+    paper = metrics.get("parameters_features", trained)
+    if "parameters_encoder_released" in metrics:
+        paper += metrics["parameters_encoder_released"] - metrics["parameters_encoder"]
+    return {"paper": paper, "trained": trained, "total": metrics["parameters_total"]}
 
 
 def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Difference | None:

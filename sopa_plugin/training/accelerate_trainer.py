@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from transformers.utils import flatten_dict
 
 from sopa_plugin.data.batches import Documents, Integers, training_batches
 from sopa_plugin.errors import TrainingFailed, UserError, listed
@@ -38,7 +39,7 @@ from sopa_plugin.training.schedules import (
     WithSparse,
     sparse_modules,
 )
-from sopa_plugin.training.trainer import OnEpoch, Trainer
+from sopa_plugin.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -171,14 +172,7 @@ class AccelerateTrainer(Trainer):
                     f"trainer.trackers: '{name}' needs its package installed (pip install {name})"
                 )
 
-    def train(
-        self,
-        model: Model,
-        data: DatasetDict,
-        run: RunFolder,
-        seed: int,
-        on_epoch: OnEpoch | None = None,
-    ) -> Metrics:
+    def train(self, model: Model, data: DatasetDict, run: RunFolder, seed: int) -> Metrics:
         """Trains `model` and leaves the best epoch's weights in it (see `Trainer.train`)."""
         from accelerate.utils import set_seed
 
@@ -190,7 +184,7 @@ class AccelerateTrainer(Trainer):
         progress, tracker = state.progress, state.tracker
         began = time.monotonic() - progress.seconds
         try:
-            self._train_epochs(state, began, on_epoch)
+            self._train_epochs(state, began)
         except KeyboardInterrupt:
             # several processes are not all stopped at the same place
             if progress.best_checkpoint is not None and self.accelerator.num_processes == 1:
@@ -210,7 +204,7 @@ class AccelerateTrainer(Trainer):
         classifier = cast("TextClassifier", model)
         return self._log_probabilities(classifier, classifier.encode_texts(texts))
 
-    def _train_epochs(self, state: TrainingState, began: float, on_epoch: OnEpoch | None) -> None:
+    def _train_epochs(self, state: TrainingState, began: float) -> None:
         """Epochs until they are enough, each with its checkpoint."""
         progress, tracker, said = state.progress, state.tracker, time.monotonic()
         while progress.epoch < self.num_epochs and not tracker.should_stop:
@@ -221,14 +215,12 @@ class AccelerateTrainer(Trainer):
             state.schedule.after_epoch(validation)
             progress.end_epoch(metrics)
             state.save(time.monotonic() - began, better)
-            state.run.log_epochs(progress.history)
             self.accelerator.log(metrics, step=epoch)
             is_last = progress.epoch >= self.num_epochs or tracker.should_stop
             if is_last or _is_round(progress.epoch) or time.monotonic() - said > LONGEST_SILENCE:
                 said = time.monotonic()
                 logger.info("%s", _log_line(metrics, tracker, said - epoch_began))
-            if on_epoch is not None:
-                on_epoch(metrics)
+            state.run.end_epoch(progress.history)
 
     def _keep_best(self, state: TrainingState) -> None:
         """Saves the best model so far, of a run that is stopped."""
@@ -287,7 +279,11 @@ class AccelerateTrainer(Trainer):
         if self.cache_embedder and can_cache(model):
             state.train = embed_once(model, train, run.cache / "train", accelerator)
             state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
-        accelerator.init_trackers("tracking", config=_flat(run.config))
+        flat = flatten_dict(run.config)
+        plain = {
+            key: each if isinstance(each, int | float) else str(each) for key, each in flat.items()
+        }
+        accelerator.init_trackers("tracking", config=plain)
         return state
 
     def _make_optimizer(self, model: TextClassifier) -> torch.optim.Optimizer:
@@ -502,14 +498,3 @@ def _log_line(metrics: Metrics, tracker: MetricTracker, seconds: float) -> str:
         for split in ("training", "validation")
     )
     return f"epoch {metrics['epoch']}: {splits}{_best(tracker)}, {seconds:.2f} s"
-
-
-def _flat(config: Any, path: str = "") -> dict[str, Any]:
-    """A nested config as trackers take it: dotted paths, plain values."""
-    if not isinstance(config, dict):
-        plain = isinstance(config, int | float | str | bool)
-        return {path: config if plain else str(config)}
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= _flat(value, f"{path}.{key}" if path else str(key))
-    return flat

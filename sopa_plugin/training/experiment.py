@@ -6,7 +6,7 @@ import json
 import logging
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
+from transformers.utils import flatten_dict
 
 from sopa_plugin import __version__
 from sopa_plugin.data.batches import Documents
@@ -40,8 +41,8 @@ from sopa_plugin.training.metrics import (
     metrics_text,
 )
 from sopa_plugin.training.processes import by_all, lost_another
-from sopa_plugin.training.run_folder import RunFolder, dataset_reader
-from sopa_plugin.training.trainer import OnEpoch, Trainer
+from sopa_plugin.training.run_folder import OnEpoch, RunFolder, dataset_reader
+from sopa_plugin.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -100,7 +101,7 @@ class Experiment:
                 f"'{params['model']['type']}'; expected one of {', '.join(fitting)}",
             )
 
-    def run(self, run: RunFolder, on_epoch: OnEpoch | None = None) -> Metrics:
+    def run(self, run: RunFolder) -> Metrics:
         """Reads, builds, trains, tests and saves; the metrics."""
         from accelerate.utils import set_seed
 
@@ -121,7 +122,7 @@ class Experiment:
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         run.start()
         metrics = {"training_examples": len(data["train"])}  # also where no epoch counts them
-        metrics |= trainer.train(model, data, run, self.seed, on_epoch)
+        metrics |= trainer.train(model, data, run, self.seed)
         metrics |= self._measure(trainer, model, data, run, metrics)
         metrics |= {f"parameters_{key}": n for key, n in model.parameter_counts().items()}
         model.to_device("cpu")
@@ -223,7 +224,7 @@ def run_experiment(
     for a folder that is in the way or in use, and for faults of the data.
     """
     filled = fill_defaults(Experiment, dict(config))
-    with RunFolder(folder, filled, force, recover) as run:
+    with RunFolder(folder, filled, force, recover, on_epoch) as run:
         changed = [] if run.before is None else config_changes(run.before, filled)
         may_change = Trainer.by_name(filled["trainer"]["type"]).may_change(filled["trainer"])
         if not {f"trainer.{key}" for key in may_change}.issuperset(changed):
@@ -243,7 +244,7 @@ def run_experiment(
             )
         experiment: Experiment = build(Experiment, filled)
         try:
-            return experiment.run(run, on_epoch)
+            return experiment.run(run)
         except RuntimeError as error:
             if not lost_another(error):
                 raise
@@ -257,17 +258,8 @@ def config_changes(before: Mapping[str, Any], config: Mapping[str, Any]) -> list
     """
     with suppress(ConfigError):  # of options that are no more
         before = fill_defaults(Experiment, dict(before))
-    return sorted(_differences(before, config))
-
-
-def _differences(old: Any, new: Any, path: str = "") -> Iterable[str]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in old.keys() | new.keys():
-            yield from _differences(
-                old.get(key), new.get(key), f"{path}.{key}" if path else str(key)
-            )
-    elif old != new:
-        yield path
+    old, new = flatten_dict(dict(before)), flatten_dict(dict(config))
+    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
 
 def _take_weights(model: Any, start: Model, folder: str) -> None:

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -32,9 +32,12 @@ from sopa_plugin.files import (
 )
 from sopa_plugin.models import Model
 from sopa_plugin.registry import build, imported_only
+from sopa_plugin.training.metrics import Metrics
 from sopa_plugin.training.processes import by_first, processes
 
 logger = logging.getLogger(__name__)
+
+OnEpoch = Callable[[Metrics], None]
 
 LOCK = ".lock"
 HOLDER = ".lock.json"
@@ -124,6 +127,7 @@ class RunFolder:
         config: the experiment's config with every default filled in.
         force: replace the folder if it is there and a run's.
         recover: continue the run in it, or begin it if there is none.
+        on_epoch: called with each epoch's metrics; what it raises stops the training.
 
     Attributes:
         before: the config of the run to continue; None where a run begins.
@@ -138,11 +142,13 @@ class RunFolder:
         config: Mapping[str, Any],
         force: bool = False,
         recover: bool = False,
+        on_epoch: OnEpoch | None = None,
     ) -> None:
         if force and recover:
             raise UserError("--force begins anew and --recover continues: give one of them")
         self.path = Path(path)
         self.config = dict(config)
+        self._on_epoch = on_epoch
         self._force, self._recover = force, recover
         self._handler: logging.Handler | None = None
         self._lock: FolderLock | None = None
@@ -180,6 +186,12 @@ class RunFolder:
     def log_epochs(self, history: Iterable[Mapping[str, Any]]) -> None:
         """Writes one line of JSON an epoch."""
         self._write(EPOCHS, "".join(json.dumps(metrics) + "\n" for metrics in history))
+
+    def end_epoch(self, history: Sequence[Metrics]) -> None:
+        """To be called after each epoch with the metrics of all so far."""
+        self.log_epochs(history)
+        if self._on_epoch is not None:
+            self._on_epoch(history[-1])
 
     def log_predictions(
         self,

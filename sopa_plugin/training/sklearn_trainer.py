@@ -15,7 +15,7 @@ from sopa_plugin.models.linear_model import LinearModel
 from sopa_plugin.registry import PositiveFloat, PositiveInt
 from sopa_plugin.training.metrics import Metrics, split_metrics, training_summary
 from sopa_plugin.training.run_folder import RunFolder
-from sopa_plugin.training.trainer import OnEpoch, Trainer
+from sopa_plugin.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -49,14 +49,7 @@ class SklearnTrainer(Trainer):
         """Makes sure that scikit-learn is there."""
         require("sklearn.linear_model", "the trainer sklearn")
 
-    def train(
-        self,
-        model: Model,
-        data: DatasetDict,
-        run: RunFolder,
-        seed: int,
-        on_epoch: OnEpoch | None = None,
-    ) -> Metrics:
+    def train(self, model: Model, data: DatasetDict, run: RunFolder, seed: int) -> Metrics:
         """Finds the features, then their weights (see `Trainer.train`)."""
         assert isinstance(model, LinearModel)
         began = time.monotonic()
@@ -70,9 +63,7 @@ class SklearnTrainer(Trainer):
         for split, name in (("train", "training"), ("dev", "validation")):
             log_probabilities = model.log_probabilities(columns[split]["text"])
             metrics |= split_metrics(name, log_probabilities, labels[split])
-        run.log_epochs([metrics])
-        if on_epoch is not None:
-            on_epoch(metrics)
+        run.end_epoch([metrics])
         return training_summary([metrics], best_epoch=0, seconds=time.monotonic() - began)
 
     def _fit(self, model: LinearModel, features: Any, labels: np.ndarray) -> None:

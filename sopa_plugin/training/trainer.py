@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,8 +15,6 @@ from sopa_plugin.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
-
-OnEpoch = Callable[[Metrics], None]
 
 
 class Trainer(Registrable):
@@ -42,22 +40,15 @@ class Trainer(Registrable):
         Raises `UserError` if it cannot.
         """
 
-    def train(
-        self,
-        model: Model,
-        data: DatasetDict,
-        run: RunFolder,
-        seed: int,
-        on_epoch: OnEpoch | None = None,
-    ) -> Metrics:
+    def train(self, model: Model, data: DatasetDict, run: RunFolder, seed: int) -> Metrics:
         """Trains `model` in place and leaves the best one in it.
 
         Arguments:
             model: as built.
             data: `train`, `dev` and, where there is one, `test`, with columns `text` and `label`.
-            run: where checkpoints and logs go, and come from if the run is recovered.
+            run: where checkpoints and logs go, and come from if the run is recovered; is told of
+                each epoch (`RunFolder.end_epoch`).
             seed: of everything random.
-            on_epoch: called with each epoch's metrics; what it raises stops the training.
 
         Returns:
             What is known of the training, by AllenNLP's names: `training_epochs`, `best_epoch`,
