@@ -95,6 +95,7 @@ setup(
         "llvmlite>=0.44",
         "numba>=0.61",
         "numpy>=2.0",
+        "pandas>=2.2",
         "pyarrow>=15",
         "safetensors>=0.4.3",
         "scikit-learn>=1.5",

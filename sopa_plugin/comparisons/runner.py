@@ -281,9 +281,7 @@ def run_search(
 
 def default_workers() -> int:
     """The GPUs that this process may use or, without any, the cores."""
-    if found := gpus():
-        return len(found)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(gpus()) or require("joblib", "work in several processes").cpu_count()
 
 
 def gpus() -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.batches import Documents, Integers
-from sopa_plugin.errors import TrainingFailed, require
+from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
 from sopa_plugin.registry import Bound, PositiveInt
@@ -308,7 +308,8 @@ class HardPatterns(LinearModel):
         self.lexicon = Lexicon(concrete, wildcard)
 
     def _matrix(self, documents: Documents) -> Any:
-        sparse = require("scipy.sparse", "the model hard_patterns")
+        from scipy.sparse import csr_array
+
         rows, columns = self.trie.match(documents, self.lexicon)
         shape = (len(documents), len(self.trie.word))
-        return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+        return csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)

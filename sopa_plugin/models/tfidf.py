@@ -9,7 +9,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.tokenizers import splitting
-from sopa_plugin.errors import TrainingFailed, require
+from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
 from sopa_plugin.registry import PositiveInt
@@ -70,8 +70,9 @@ class Tfidf(LinearModel):
         self.vectorizer.idf_ = tensors["inverse_document_frequencies"]
 
     def _make_vectorizer(self, vocabulary: list[str] | None) -> Any:
-        text = require("sklearn.feature_extraction.text", "the model tfidf")
-        return text.TfidfVectorizer(
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        return TfidfVectorizer(
             tokenizer=self._tokens,
             token_pattern=None,
             lowercase=False,

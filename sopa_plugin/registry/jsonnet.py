@@ -74,7 +74,7 @@ def load_config(
         located = _located(written, file.parent)
         if located != written:
             logger.info("%s: no %s in the current folder; found as %s", where, written, located)
-            _put(config, where.split("."), located)
+            config = apply_overrides(kind, config, [f"{where}={json.dumps(located)}"])
     return config
 
 
@@ -93,14 +93,6 @@ def _is_there(path: str) -> bool:
             each.startswith(name) for each in os.listdir(folder or ".") if name
         )
     return False
-
-
-def _put(config: Any, keys: Sequence[str], value: str) -> None:
-    """Put a value at a path of a config, in place."""
-    *outer, last = keys
-    for key in outer:
-        config = config[int(key) if isinstance(config, list) else key]
-    config[int(last) if isinstance(config, list) else last] = value
 
 
 def missing_files(kind: Any, config: Any) -> list[Problem]:

@@ -6,6 +6,8 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
+from typing import Any
 
 from sopa_plugin.errors import UserError, brief
 
@@ -32,15 +34,6 @@ class Problem:
     found: str = ""
     hint: str = ""
     mismatch: bool = False
-
-    @property
-    def message(self) -> str:
-        """The problem without its path, on one line."""
-        parts = [self.what]
-        parts += [f"expected {self.expected}"] if self.expected else []
-        parts += [f"found {self.found}"] if self.found else []
-        parts += [self.hint] if self.hint else []
-        return "; ".join(parts)
 
     def __str__(self) -> str:
         lines = [f"{self.path or TOP_LEVEL}: {self.what}"]
@@ -71,11 +64,8 @@ class ConfigError(UserError):
             return brief(f"{self.source}: {text}" if self.source else text)
         count = len(self.problems)
         head = f"{self.source or 'the config'} has {count} problem{'s' if count > 1 else ''}:"
-        return brief("\n".join([head, *(f"  {line}" for line in self._lines())]))
-
-    def _lines(self) -> Iterable[str]:
-        for problem in self.problems:
-            yield from str(problem).splitlines()
+        lines = [line for problem in self.problems for line in str(problem).splitlines()]
+        return brief("\n".join([head, *(f"  {line}" for line in lines)]))
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -106,23 +96,17 @@ def found(value: object) -> str:
         text = repr(value)
     if len(text) > LONGEST_FOUND:
         text = text[: LONGEST_FOUND - 3] + "..."
-    kind = _kind_of(value)
+    other = f"a Python {type(value).__name__}"
+    kind = next((words for each, words in _KINDS.items() if isinstance(value, each)), other)
     return text if text == kind else f"{text} ({kind})"
 
 
-def _kind_of(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a truth value"
-    if isinstance(value, int):
-        return "an integer"
-    if isinstance(value, float):
-        return "a number"
-    if isinstance(value, str):
-        return "a string"
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, list | tuple | set | frozenset):
-        return "a list"
-    return f"a Python {type(value).__name__}"
+_KINDS: dict[Any, str] = {
+    NoneType: "null",
+    bool: "a truth value",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Mapping: "an object",
+    list | tuple | set | frozenset: "a list",
+}

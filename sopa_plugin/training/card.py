@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sopa_plugin import __version__
+from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.models import Model
+from sopa_plugin.registry import imported_plugins
 
 _TEMPLATE = """\
 ---
@@ -83,27 +85,21 @@ _SPLITS = {"train": "training", "dev": "validation", "test": "test"}
 
 def model_card(
     name: str,
-    data: str,
-    is_sample: bool,
+    reader: DatasetReader,
+    data: Mapping[str, Any],
     labels: Sequence[str],
-    sizes: Mapping[str, int],
     config: Mapping[str, Any],
     metrics: Mapping[str, Any],
-    plugins: Sequence[str],
-    texts: Sequence[str] = (),
 ) -> str:
     """The card as Markdown.
 
     Arguments:
         name: of the run.
-        data: what it was trained on, in words.
-        is_sample: whether that is the embedded sample.
+        reader: of the data.
+        data: what was read, by split; the first short and plain text of dev is shown.
         labels: the class names.
-        sizes: number of documents by split.
         config: the filled-in config.
         metrics: what `metrics.json` will hold.
-        plugins: packages that the model needs.
-        texts: some of its data, of which the first short and plain one is shown as an example.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -113,6 +109,7 @@ def model_card(
         each["type"] for each in model.values() if isinstance(each, Mapping) and "type" in each
     ]
     described = code(kind) + (": " if parts else "") + ", ".join(map(code, parts))
+    texts = data["dev"]["text"][:100]
     example = next(filter(_is_shown, texts), "a text of your own")
     measured = "test" if "test_per_class" in metrics else "dev"
     by_class = metrics.get(f"{_prefix(measured, metrics)}_per_class", {})
@@ -123,17 +120,17 @@ def model_card(
             tags=["sopa_plugin", "soft-patterns"],
         ),
         template_str=_TEMPLATE,
-        is_sample=is_sample,
+        is_sample=reader.is_embedded_sample,
         name=plain(name),
         parts=described,
         version=__version__,
-        data=plain(data),
-        sizes=", ".join(f"{size} {split}" for split, size in sizes.items()),
+        data=plain(reader.describe()),
+        sizes=", ".join(f"{len(each)} {split}" for split, each in data.items()),
         labels=", ".join(map(code, labels)),
         rows="\n".join(_row(split, metrics) for split in _SPLITS),
         total=f"{metrics.get('parameters_total', 0):,}",
         trainable=f"{metrics.get('parameters_trainable', 0):,}",
-        plugins=", ".join(map(code, plugins)),
+        plugins=", ".join(map(code, imported_plugins())),
         measured=measured,
         classes="\n".join(_class_row(label, each) for label, each in by_class.items()),
         temperature=f"{metrics['temperature']:.3f}" if "temperature" in metrics else None,

@@ -31,7 +31,6 @@ from sopa_plugin.registry import (
     LocalFile,
     build,
     fill_defaults,
-    imported_plugins,
 )
 from sopa_plugin.training.card import model_card
 from sopa_plugin.training.metrics import (
@@ -107,12 +106,15 @@ class Experiment:
 
         if self.dataset.is_embedded_sample:
             logger.info("training on the embedded sample: figures say nothing about real data")
-        _log_versions()
+        packages = ("torch", "transformers", "datasets", "accelerate")
+        versions = ", ".join(f"{each} {version(each)}" for each in packages)
+        python = platform.python_version()
+        logger.info("sopa_plugin %s, Python %s, %s", __version__, python, versions)
         set_seed(self.seed)
         data, model, trainer = by_all(lambda: self._prepare(run))
         sizes = {split: len(each) for split, each in data.items()}
-        described = self.dataset.describe()
-        logger.info("data: %s: %s; classes: %s", described, sizes, ", ".join(model.labels))
+        labels = ", ".join(model.labels)
+        logger.info("data: %s: %s; classes: %s", self.dataset.describe(), sizes, labels)
         found = getattr(getattr(model, "embedder", None), "found", None)
         if found is not None:
             _log_coverage(found, data, model.tokenizer, self.dataset.is_embedded_sample)
@@ -126,13 +128,15 @@ class Experiment:
         metrics |= self._measure(trainer, model, data, run, metrics)
         metrics |= {f"parameters_{key}": n for key, n in model.parameter_counts().items()}
         model.to_device("cpu")
-        name, sample = run.path.resolve().name, self.dataset.is_embedded_sample
-        card = model_card(
-            name, described, sample, model.labels, sizes, run.config, metrics, imported_plugins(),
-            data["dev"]["text"][:100],
-        )  # fmt: skip
+        name = run.path.resolve().name
+        card = model_card(name, self.dataset, data, model.labels, run.config, metrics)
         run.finish(model, metrics, card)
-        logger.info("%s", _result_line(metrics, run.path))
+        figures = (
+            f"{key.replace('_', ' ')} {metrics[key]:.4f}"
+            for key in ("best_validation_accuracy", "test_accuracy", "test_macro_f1")
+            if key in metrics
+        )
+        logger.info("%s; saved in %s", ", ".join(figures), run.path)
         return metrics
 
     def _measure(
@@ -297,15 +301,6 @@ def _unpredicted(data: DatasetDict, figures: Metrics) -> list[str]:
     return missed
 
 
-def _result_line(metrics: Metrics, path: Path) -> str:
-    figures = [
-        f"{name.replace('_', ' ')} {metrics[name]:.4f}"
-        for name in ("best_validation_accuracy", "test_accuracy", "test_macro_f1")
-        if name in metrics
-    ]
-    return f"{', '.join(figures)}; saved in {path}"
-
-
 def _check_data(data: DatasetDict, unseen_classes: bool) -> None:
     """What every reader must give, one's own too."""
     for split in ("train", "dev"):
@@ -417,12 +412,6 @@ def _log_coverage(
             found.file,
             " ".join(tokenizer.convert_ids_to_tokens(commonest.tolist())),
         )
-
-
-def _log_versions() -> None:
-    packages = ("torch", "transformers", "datasets", "accelerate")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    logger.info("sopa_plugin %s, Python %s, %s", __version__, platform.python_version(), versions)
 
 
 def evaluate_run(

@@ -129,25 +129,18 @@ def fit_temperature(
 
 def metrics_text(metrics: Metrics) -> str:
     """`detailed_metrics` as a table of the classes and, of few classes, the confusion matrix."""
-    per_class: Mapping[str, Mapping[str, float]] = metrics["per_class"]
-    width = max(map(len, [*per_class, "calibration error"]))
-    lines = [f"{'':{width}}  precision  recall      F1  examples"]
-    for name, each in per_class.items():
-        figures = f"{each['precision']:9.4f}  {each['recall']:6.4f}  {each['f1']:6.4f}"
-        lines.append(f"{name:{width}}  {figures}  {each['support']:8d}")
-    for name in ("accuracy", "macro_f1", "weighted_f1", "calibration_error"):
-        lines.append(
-            f"{name.replace('_f1', ' F1').replace('_', ' '):{width}} {metrics[name]:10.4f}"
-        )
-    if len(per_class) <= _LARGEST_SHOWN:
-        columns = [max(len(name), 5) for name in per_class]
-        heads = (f"{name:>{column}}" for name, column in zip(per_class, columns, strict=True))
-        lines += [""]
-        lines.append(f"{'true, predicted':{width}}  {'  '.join(heads)}")
-        for name, row in zip(per_class, metrics["confusion_matrix"], strict=True):
-            counts = (f"{count:{column}d}" for count, column in zip(row, columns, strict=True))
-            lines.append(f"{name:{width}}  {'  '.join(counts)}")
-    return "\n".join(lines)
+    import pandas
+
+    names = list(metrics["per_class"])
+    overall = ("accuracy", "macro_f1", "weighted_f1", "calibration_error")
+    tables = [
+        pandas.DataFrame(metrics["per_class"]).T.astype({"support": int}),
+        pandas.Series({name.replace("_", " "): metrics[name] for name in overall}),
+    ]
+    if len(names) <= _LARGEST_SHOWN:
+        confusion = pandas.DataFrame(metrics["confusion_matrix"], names, names)
+        tables.append(confusion.rename_axis("true, predicted", axis="columns"))
+    return "\n\n".join(table.to_string(float_format="{:.4f}".format) for table in tables)
 
 
 def macro_f1(predictions: NDArray[np.integer], labels: NDArray[np.integer]) -> float:

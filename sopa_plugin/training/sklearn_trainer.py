@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sopa_plugin.errors import TrainingFailed, require
+from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.models import Model
 from sopa_plugin.models.linear_model import LinearModel
 from sopa_plugin.registry import PositiveFloat, PositiveInt
@@ -45,48 +45,38 @@ class SklearnTrainer(Trainer):
     tol: PositiveFloat = 1e-4
     balanced: bool = False
 
-    def set_up(self, model: Model, run: RunFolder) -> None:
-        """Makes sure that scikit-learn is there."""
-        require("sklearn.linear_model", "the trainer sklearn")
-
     def train(self, model: Model, data: DatasetDict, run: RunFolder, seed: int) -> Metrics:
         """Finds the features, then their weights (see `Trainer.train`)."""
+        from sklearn.linear_model import LogisticRegression
+
         assert isinstance(model, LinearModel)
         began = time.monotonic()
         columns = {split: data[split][:] for split in ("train", "dev")}
         labels = {split: np.array(each["label"]) for split, each in columns.items()}
-        _check_classes(labels["train"], model.labels)
+        missing = set(range(len(model.labels))) - set(columns["train"]["label"])
+        if missing:
+            raise TrainingFailed(
+                f"the training set has no example of the class '{model.labels[min(missing)]}'; "
+                "expected some of each class (of a small subset, another dataset.subsample_seed "
+                "may have)"
+            )
         features = model.fit_features(columns["train"]["text"])
         logger.info("%d features of %d documents", features.shape[1], features.shape[0])
-        self._fit(model, features, labels["train"])
+        regression = LogisticRegression(
+            C=self.C,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            class_weight="balanced" if self.balanced else None,
+        ).fit(features, labels["train"])
+        if regression.n_iter_.max() >= self.max_iter:
+            logger.warning(
+                "trainer.max_iter: the solver had not converged after %d iterations; raise it",
+                self.max_iter,
+            )
+        model.coefficients, model.intercepts = regression.coef_, regression.intercept_
         metrics: Metrics = {"epoch": 0}
         for split, name in (("train", "training"), ("dev", "validation")):
             log_probabilities = model.log_probabilities(columns[split]["text"])
             metrics |= split_metrics(name, log_probabilities, labels[split])
         run.end_epoch([metrics])
         return training_summary([metrics], best_epoch=0, seconds=time.monotonic() - began)
-
-    def _fit(self, model: LinearModel, features: Any, labels: np.ndarray) -> None:
-        linear_model = require("sklearn.linear_model", "the trainer sklearn")
-        regression = linear_model.LogisticRegression(
-            C=self.C,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            class_weight="balanced" if self.balanced else None,
-        ).fit(features, labels)
-        if regression.n_iter_.max() >= self.max_iter:
-            logger.warning(
-                "trainer.max_iter: the solver had not converged after %d iterations; raise it",
-                self.max_iter,
-            )
-        model.coefficients = regression.coef_
-        model.intercepts = regression.intercept_
-
-
-def _check_classes(labels: np.ndarray, names: list[str]) -> None:
-    missing = [name for number, name in enumerate(names) if number not in labels]
-    if missing:
-        raise TrainingFailed(
-            f"the training set has no example of the class '{missing[0]}'; expected some of each "
-            "class (of a small subset, another dataset.subsample_seed may have)"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,13 +85,7 @@ class Layout:
     @property
     def options(self) -> tuple[bool, ...]:
         """The arguments after `lengths`."""
-        return (
-            self.self_loops,
-            self.epsilons,
-            self.boundary_loops,
-            self.final_epsilon,
-            self.empty_matches,
-        )
+        return astuple(self)[1:]
 
     @property
     def max_length(self) -> int:

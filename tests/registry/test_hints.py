@@ -86,13 +86,11 @@ def test_bounds_in_words(hint: Any, words: str) -> None:
 def test_a_problem_says_where_what_was_expected_and_what_was_found() -> None:
     (problem,) = check(dict[str, tuple[Rate, ...]], {"a": [0.5, 2]}, "dropouts")
     assert problem.path == "dropouts.a.1"
-    assert problem.message == (
-        "wrong value; expected a number of at least 0 and below 1; found 2 (an integer)"
-    )
+    expected = "a number of at least 0 and below 1"
+    assert (problem.what, problem.expected) == ("wrong value", expected)
+    assert problem.found == "2 (an integer)"
     (problem,) = check(PositiveInt | None, 0)
-    assert problem.message == "wrong value; expected an integer of at least 1 or null; found 0 " + (
-        "(an integer)"
-    )
+    assert problem.expected == "an integer of at least 1 or null"
     assert check(PositiveInt | None, "3")[0].hint == "remove the quotes"
     assert "did you mean 'mean'" in check(Literal["mean", "sum"] | None, "men")[0].hint
 

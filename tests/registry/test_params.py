@@ -322,7 +322,6 @@ class TestConfigError:
             '      found:    "x"',
             "      fix it",
         ]
-        assert error.problems[0].message == 'wrong type; expected an integer; found "x"; fix it'
 
     def test_a_message_alone_is_printed_alone(self) -> None:
         assert str(ConfigError("no such file")) == "no such file"

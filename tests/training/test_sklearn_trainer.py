@@ -119,9 +119,3 @@ def test_a_class_without_examples_is_an_error(tmp_path):
 def test_trainer_and_model_must_fit(tmp_path):
     with pytest.raises(ConfigError, match=r"'accelerate' does not train the model 'tfidf'"):
         run_experiment({**CONFIG, "trainer": {"type": "accelerate"}}, tmp_path / "run")
-
-
-def test_without_scikit_learn_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)  # as if it were not installed
-    with pytest.raises(UserError, match=r"needs scikit-learn: pip install 'sopa_plugin\[experim"):
-        SklearnTrainer().set_up(None, None)
