@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from sopa_plugin.comparisons.runner import Plan
@@ -195,8 +195,9 @@ class Description:
             parameters, tuning = self.models[cell.model].parameters, self.tuning
             search = Search(base, {}, num_trials=1, metric=tuning.metric)
             if parameters and tuning.num_trials:
-                varied = {"parameters": parameters, "num_trials": tuning.num_trials}
-                search = replace(search, **varied, seed=tuning.seed)
+                search = Search(
+                    base, parameters, tuning.num_trials, tuning.metric, seed=tuning.seed
+                )
             plans.append(Plan(cell.name, search, self.seeds, draws_subset=cell.size is not None))
         return plans
 

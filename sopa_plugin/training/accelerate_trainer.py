@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
-from transformers.utils import flatten_dict
+from transformers.utils.generic import flatten_dict
 
 from sopa_plugin.data.batches import Documents, Integers, training_batches
 from sopa_plugin.errors import TrainingFailed, UserError, listed

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import flatten_dict
+from transformers.utils.generic import flatten_dict
 
 from sopa_plugin import __version__
 from sopa_plugin.data.batches import Documents
