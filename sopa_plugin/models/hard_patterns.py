@@ -56,22 +56,6 @@ class Lexicon:
 
 
 @dataclass(frozen=True)
-class Occurrences:
-    """Where patterns of one length end: pairs without repetition, ordered by pattern and position.
-
-    Attributes:
-        pattern: numbers of patterns, `[pairs]`.
-        position: of the last word, over all documents' tokens, `[pairs]`.
-    """
-
-    pattern: Integers
-    position: Integers
-
-    def __len__(self) -> int:
-        return len(self.pattern)
-
-
-@dataclass(frozen=True)
 class PatternTrie:
     """A set of patterns that holds the beginnings of each: pattern p is `parent[p]` and `word[p]`.
 
@@ -110,10 +94,9 @@ class PatternTrie:
             places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
             hit = known[places] == keys if len(known) else np.zeros(len(keys), dtype=bool)
             pairs = np.unique(order[places[hit]] * len(documents.ids) + position[hit])
-            occurrences = Occurrences(*np.divmod(pairs, len(documents.ids)))
-            document = corpus.document[occurrences.position]
-            found.append(np.unique(document * len(self.word) + occurrences.pattern))
-            stack.extend(corpus.extensions(occurrences))
+            pattern, position = np.divmod(pairs, len(documents.ids))
+            found.append(np.unique(corpus.document[position] * len(self.word) + pattern))
+            stack.extend(corpus.extensions(pattern, position))
         pairs = np.unique(np.concatenate(found))
         return np.divmod(pairs, max(len(self.word), 1))  # type: ignore[return-value]
 
@@ -134,21 +117,22 @@ def mine(
     stack = [(corpus.starts(), 1)]
     while stack:
         (keys, position), length = stack.pop()
-        new_keys, occurrences = _frequent(corpus, keys, position, min_documents)
+        new_keys, pattern, position = _frequent(corpus, keys, position, min_documents)
         parent, word = corpus.parent_and_word(new_keys)
         parents.append(parent)
         words.append(word)
         if length < max_length:
-            shifted = Occurrences(occurrences.pattern + total, occurrences.position)
-            stack.extend((each, length + 1) for each in corpus.extensions(shifted))
+            longer = corpus.extensions(pattern + total, position)
+            stack.extend((each, length + 1) for each in longer)
         total += len(new_keys)
     return PatternTrie(np.concatenate(parents), np.concatenate(words))
 
 
 def _frequent(
     corpus: _Corpus, keys: Integers, position: Integers, min_documents: int
-) -> tuple[Integers, Occurrences]:
-    """The keys that occur in enough documents, and where, numbered by their place in that list."""
+) -> tuple[Integers, Integers, Integers]:
+    """The keys that occur in enough documents, and where: each one's place in that list and the
+    position of its last word, in this order, without repetition."""
     distinct, code = np.unique(keys, return_inverse=True)
     pairs = np.unique(code * len(corpus.ids) + position)
     code, position = np.divmod(pairs, len(corpus.ids))
@@ -159,7 +143,7 @@ def _frequent(
     frequent = np.bincount(code[first], minlength=len(distinct)) >= min_documents
     number = np.cumsum(frequent) - 1
     kept = frequent[code]
-    return distinct[frequent], Occurrences(number[code[kept]], position[kept])
+    return distinct[frequent], number[code[kept]], position[kept]
 
 
 class _Corpus:
@@ -189,35 +173,35 @@ class _Corpus:
         position = np.flatnonzero(self.concrete)
         return self.key(np.full(len(position), -1), self.ids[position]), position
 
-    def extensions(self, occurrences: Occurrences) -> Iterator[tuple[Integers, Integers]]:
+    def extensions(
+        self, pattern: Integers, position: Integers
+    ) -> Iterator[tuple[Integers, Integers]]:
         """Keys and positions of all patterns one word longer, with repetitions.
 
         They come in parts of about `CANDIDATES_AT_ONCE`, each with all occurrences of its patterns.
+
+        Arguments:
+            pattern: numbers of the patterns, ascending, one for each occurrence.
+            position: of its last word, over all documents' tokens.
         """
-        counts = self.reach[occurrences.position] - occurrences.position
+        counts = self.reach[position] - position
         ends = np.cumsum(counts)
         start = 0
-        while start < len(occurrences):
+        while start < len(pattern):
             limit = (ends[start - 1] if start else 0) + CANDIDATES_AT_ONCE
-            stop = max(int(np.searchsorted(ends, limit)), start + 1)
-            stop = int(
-                np.searchsorted(occurrences.pattern, occurrences.pattern[stop - 1], side="right")
-            )
-            some = slice(start, stop)
+            last = max(int(np.searchsorted(ends, limit)) - 1, start)
+            stop = int(np.searchsorted(pattern, pattern[last], side="right"))
+            some = np.repeat(np.arange(start, stop), counts[start:stop])
+            # the first word after each occurrence, the second, ...
+            after = np.arange(len(some)) - (ends - counts)[some] + (ends - counts)[start]
             start = stop
-            pattern = np.repeat(occurrences.pattern[some], counts[some])
-            position = np.repeat(occurrences.position[some] + 1, counts[some]) + _ramps(
-                counts[some]
-            )
-            kept = self.concrete[position]
+            following = position[some] + 1 + after
+            kept = self.concrete[following]
             if kept.any():
-                yield self.key(pattern[kept], self.ids[position[kept]]), position[kept]
-
-
-def _ramps(counts: Integers) -> Integers:
-    """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+                yield (
+                    self.key(pattern[some[kept]], self.ids[following[kept]]),
+                    following[kept],
+                )
 
 
 Share = Annotated[float, Bound(at_least=0, at_most=1)]
