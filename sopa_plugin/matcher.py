@@ -1,7 +1,5 @@
 """The former name of `sopa_plugin.compiled`, kept for one release."""
 
-from __future__ import annotations
-
 from sopa_plugin.compiled import CompiledClassifier as Matcher
 from sopa_plugin.compiled import load_compiled as load_matcher
 from sopa_plugin.compiled import save_compiled as save_matcher

@@ -1,7 +1,5 @@
 """Comparisons of models: searches, whole tables of them, learning curves."""
 
-from __future__ import annotations
-
 from sopa_plugin.comparisons.description import Description
 from sopa_plugin.comparisons.report import write_report, write_search_report
 from sopa_plugin.comparisons.runner import Runner, run_search

@@ -1,7 +1,5 @@
 """Encoders of documents; importing the room registers them. Needs torch alone."""
 
-from __future__ import annotations
-
 from sopa_plugin.encoders.bilstm import BilstmEncoder
 from sopa_plugin.encoders.cnn import CnnEncoder
 from sopa_plugin.encoders.dan import DanEncoder, MeanEncoder

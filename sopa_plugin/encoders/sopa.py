@@ -367,29 +367,21 @@ def _semiring_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What does not go with the semiring and the encoding."""
     name = params["semiring"]
     semiring = Semiring.named(name)
-    encoding = ArcEncoding.named(params.get("encoding") or semiring.default_encoding)
+    usual = params.get("encoding") or semiring.default_encoding
+    encoding = ArcEncoding.named(usual)
     kinds = {each: ArcEncoding.named(each).kind for each in ArcEncoding.list_available()}
     if encoding.kind not in semiring.accepts:
         fitting = ", ".join(each for each, kind in kinds.items() if kind in semiring.accepts)
-        yield (
-            "encoding",
-            f"semiring '{name}' does not take encoding '{params.get('encoding')}': "
-            f"{semiring.reason}; expected one of {fitting}",
-        )
+        taken = f"does not take encoding '{usual}': {semiring.reason}"
+        yield "encoding", f"semiring '{name}' {taken}; expected one of {fitting}"
     output = params.get("output")
     if output == "log_score" and not semiring.logarithms:
-        yield (
-            "output",
-            f"semiring '{name}' gives no logarithms of its scores; "
-            "take output 'score' (semiring 'log' gives the logarithm of sum_product's)",
-        )
-    usual = params.get("encoding") or semiring.default_encoding
+        advice = "take output 'score' (semiring 'log' gives the logarithm of sum_product's)"
+        yield "output", f"semiring '{name}' gives no logarithms of its scores; {advice}"
     if output == "excess" and not arcs_start_at_half(name, usual):
-        yield (
-            "output",
-            "'excess' is over the score of arcs at one half, where sigmoids start: it goes with "
-            "semiring 'max_product' and encoding 'sigmoid'; take output 'score'",
-        )
+        start = "'excess' is over the score of arcs at one half, where sigmoids start"
+        fitting = "it goes with semiring 'max_product' and encoding 'sigmoid'"
+        yield "output", f"{start}: {fitting}; take output 'score'"
     is_truth = semiring.accepts == {"truth"}
     # Weights are positive, log-weights of either sign.
     for key in ("epsilon_scale", "self_loop_scale"):
@@ -407,11 +399,9 @@ def _semiring_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             expected = "scores are multiplied by it, and none is below 0: expected at least 0"
             yield key, f"{expected}, found {scale}"
     if is_truth and params.get("dropout") and params.get("dropout_on") == "scores":
-        yield (
-            "dropout_on",
-            f"semiring '{name}' has true and false alone, and dropout on scores "
-            "makes those that it keeps larger than true; take dropout_on 'products', or dropout 0",
-        )
+        larger = "and dropout on scores makes those that it keeps larger than true"
+        advice = "take dropout_on 'products', or dropout 0"
+        yield "dropout_on", f"semiring '{name}' has true and false alone, {larger}; {advice}"
 
 
 def _option_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -199,11 +199,6 @@ class PatternArcs(nn.Module):
         loops = options.times_fixed(loops, options.self_loop_scale)
         return torch.cat([main, loops], dim=1), epsilon
 
-    def main_path_weights(self, pattern: int) -> Tensor:
-        """Weights of a pattern's main-path arcs, `[states - 1, input_dim]`."""
-        arcs = self.layout.main_path[: self.layout.lengths[pattern] - 1]
-        return self.weight[[arc.origin + pattern for arc in arcs]]
-
     def counts(self) -> dict[str, int]:
         """Numbers of parameters: `stored` here; by the paper's `formula`, (2e + 3)·Σd; and as the
         `released` implementation counts them, every pattern padded to the longest."""

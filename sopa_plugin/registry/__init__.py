@@ -11,8 +11,6 @@ Seq2VecEncoder.from_params({"type": "cnn", "num_filters": 50}, input_dim=300)
 ```
 """
 
-from __future__ import annotations
-
 from sopa_plugin.registry.hints import (
     Bound,
     ConfigOf,

@@ -1,7 +1,5 @@
 """Training: experiments, trainers, optimizers, run folders."""
 
-from __future__ import annotations
-
 from sopa_plugin.training.accelerate_trainer import AccelerateTrainer
 from sopa_plugin.training.experiment import Experiment, evaluate_run, run_experiment
 from sopa_plugin.training.run_folder import RunFolder

@@ -546,8 +546,6 @@ def test_initial_weights_are_directions() -> None:
     norms = encoder.arcs.weight.norm(dim=1)
     torch.testing.assert_close(norms, torch.ones_like(norms))
     assert 0.05 < (encoder.arcs.bias * 0.1).std() < 0.2
-    arcs = encoder.arcs.main_path_weights(3)
-    assert torch.equal(arcs, encoder.arcs.weight[columns_of(encoder, "main_path", 3)])
 
 
 # Numbers
