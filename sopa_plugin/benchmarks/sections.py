@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -301,11 +301,8 @@ def _dataset(workload: Workload) -> Any:
     from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
     features = Features({"text": Value("string"), "label": ClassLabel(names=LABELS)})
-
-    def split(texts: Iterable[str], labels: Sequence[int]) -> Dataset:
-        return Dataset.from_dict({"text": list(texts), "label": list(labels)}, features=features)
-
+    train = {"text": [*workload.texts], "label": [*workload.labels]}
+    dev = {"text": [*workload.dev_texts], "label": [*workload.dev_labels]}
     return DatasetDict(
-        train=split(workload.texts, workload.labels),
-        dev=split(workload.dev_texts, workload.dev_labels),
+        train=Dataset.from_dict(train, features), dev=Dataset.from_dict(dev, features)
     )

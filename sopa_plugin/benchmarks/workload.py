@@ -66,12 +66,9 @@ class Workload:
         """
         lengths = self.documents.lengths
         steps = training_batches(lengths, BATCH_SIZE, seed=1, epoch=0, by_length=by_length)
-        batches = sorted((numbers for (numbers,) in steps), key=self._num_tokens)
+        batches = sorted((numbers for (numbers,) in steps), key=lambda each: lengths[each].sum())
         count = min(count, len(batches))
         return [batches[(2 * i + 1) * len(batches) // (2 * count)] for i in range(count)]
-
-    def _num_tokens(self, numbers: Integers) -> int:
-        return int(self.documents.lengths[numbers].sum())
 
     def classifier(self, dropout: float = 0.0) -> TextClassifier:
         """A classifier with the paper's 50 patterns of 2 to 6 states and frozen random vectors."""
@@ -98,23 +95,13 @@ def make_workload(sentences: int = TRAIN, seed: int = 0) -> Workload:
 
         data = build(DatasetReader, {"type": "sst", "path": path}).read()
         train, held_out = data["train"][:sentences], data["dev"][:dev]
-        return Workload(
-            f"SST ({len(train['text']):,} sentences)",
-            train["text"],
-            train["label"],
-            held_out["text"],
-            held_out["label"],
-        )
+        columns = (each[key] for each in (train, held_out) for key in ("text", "label"))
+        return Workload(f"SST ({len(train['text']):,} sentences)", *columns)
     random = np.random.default_rng(seed)
     texts = generate_sentences(random, sentences + dev)
     labels = random.integers(0, len(LABELS), len(texts)).tolist()
-    return Workload(
-        f"generated sentences of SST's shape ({sentences:,})",
-        texts[:sentences],
-        labels[:sentences],
-        texts[sentences:],
-        labels[sentences:],
-    )
+    what, n = f"generated sentences of SST's shape ({sentences:,})", sentences
+    return Workload(what, texts[:n], labels[:n], texts[n:], labels[n:])
 
 
 def generate_sentences(random: np.random.Generator, count: int) -> list[str]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import parse_json
@@ -226,15 +226,11 @@ def known_defaults(kind: Any, config: Any) -> Any:
     return _resolved(kind, config)[0].filled
 
 
-class LocalPlace(NamedTuple):
-    """A file or folder as a config names it, `~` written out, and whether the Hub may have it."""
+def local_paths(kind: Any, config: Any) -> dict[str, tuple[str, bool]]:
+    """What a config (which may have problems) gives for a `LocalPath`, by the path to it.
 
-    path: str
-    may_be_on_hub: bool
-
-
-def local_paths(kind: Any, config: Any) -> dict[str, LocalPlace]:
-    """What a config (which may have problems) gives for a `LocalPath`, by the path to it."""
+    That is the file or folder, `~` written out, and whether the Hub may have it instead.
+    """
     walk = _Check()
     walk.node(kind, config, "")
     return walk.local_paths
@@ -490,7 +486,7 @@ _UNUSED = _Node(lambda: None, None)  # stands where a problem was found: nothing
 class _Check:
     """A walk over a config and type hints, which gathers every problem and local path."""
 
-    def __init__(self, local_paths: dict[str, LocalPlace] | None = None) -> None:
+    def __init__(self, local_paths: dict[str, tuple[str, bool]] | None = None) -> None:
         self.problems: list[Problem] = []
         self.local_paths = {} if local_paths is None else local_paths
 
@@ -498,7 +494,7 @@ class _Check:
         """The node for `value` under `hint`."""
         if is_local_path(hint) and isinstance(value, str):
             local = os.path.expanduser(value)
-            self.local_paths[path] = LocalPlace(local, not is_local_file(hint))
+            self.local_paths[path] = local, not is_local_file(hint)
             return _leaf(local, os.path.abspath(local) if os.path.exists(local) else local)
         for note in unwrap(hint)[1]:
             if isinstance(note, ConfigOf):

@@ -8,8 +8,8 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -150,7 +150,7 @@ class RunFolder:
         self.config = dict(config)
         self._on_epoch = on_epoch
         self._force, self._recover = force, recover
-        self._handler: logging.Handler | None = None
+        self._log = ExitStack()  # what ends the log
         self._lock: FolderLock | None = None
         self.before: dict[str, Any] | None
         self.finished: dict[str, Any] | None
@@ -241,12 +241,7 @@ class RunFolder:
 
     def close(self) -> None:
         """Ends the log, since what the process does next is not of this run, and the lock."""
-        if self._handler is not None:
-            log = logging.getLogger("sopa_plugin")
-            log.removeHandler(self._handler)
-            log.setLevel(self._level)
-            self._handler.close()
-            self._handler = None
+        self._log.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -355,13 +350,13 @@ class RunFolder:
     def _log_to_file(self) -> None:
         if (self.path / LOG).is_symlink():  # what it names is not ours to write in
             (self.path / LOG).unlink()
-        self._handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
-        self._handler.setFormatter(
-            logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        )
         log = logging.getLogger("sopa_plugin")
-        log.addHandler(self._handler)
-        self._level = log.level
+        handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
+        self._log.callback(handler.close)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        log.addHandler(handler)
+        self._log.callback(log.removeHandler, handler)
+        self._log.callback(log.setLevel, log.level)
         if log.level == logging.NOTSET:  # called from Python, where nobody has set up a log
             log.setLevel(logging.INFO)
 
@@ -375,8 +370,17 @@ class RunFolder:
         saving = self.path / ".saving"
         _remove(saving)
         saving.mkdir()
-        with _one_error(f"{self.path}: the model"):
+        try:
             model.save(saving)
+        except Exception as error:
+            # tokenizers and safetensors name the system's error, of a full disk, in words alone
+            if not (isinstance(error, OSError) or "os error" in str(error)):
+                raise
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"{self.path}: the model cannot be written ({reason}); mend that, then continue "
+                "the run with --recover"
+            ) from error
         mode = (self.path / CONFIG).stat().st_mode
         for file in sorted(saving.iterdir(), key=lambda each: each.name == DIGESTS):
             file.chmod(mode)  # safetensors would keep its files to their owner
@@ -408,22 +412,6 @@ def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
 def read_config(path: Path) -> dict[str, Any]:
     """The filled-in config of a run."""
     return read_json(path / CONFIG, "the folder of a run")
-
-
-@contextmanager
-def _one_error(what: str) -> Iterator[None]:
-    """Makes a `UserError` of a full disk, as which libraries raise this and that."""
-    try:
-        yield
-    except Exception as error:
-        # tokenizers and safetensors name the system's error in their message alone
-        if isinstance(error, OSError) or "os error" in str(error):
-            reason = getattr(error, "strerror", None) or error
-            raise UserError(
-                f"{what} cannot be written ({reason}); mend that, then continue the run with "
-                "--recover"
-            ) from error
-        raise
 
 
 def _is_empty(path: Path) -> bool:
