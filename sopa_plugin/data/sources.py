@@ -323,16 +323,15 @@ def find_files(path: Path, wanted: Wanted, may_lack_split: Wanted | None = None)
     if not groups or not path.is_dir():
         groups |= alone
     sets = [files for files in groups.values() if "train" in files] or list(groups.values())
-    if not path.is_dir():
-        named = [files for files in sets if any(path in each for each in files.values())]
-        sets = (
-            named or []
-            if path.is_file()
-            else [files for files in sets if _first(files).name.startswith(path.name)]
-        )
+    if path.is_file():
+        sets = [files for files in sets if any(path in each for each in files.values())]
+    elif not path.is_dir():
+        sets = [files for files in sets if _first(files).name.startswith(path.name)]
     if len(sets) > 1:
-        choices = "".join(f"\n  {_choice(files, groups, path)}" for files in sets)
-        raise UserError(f"{path}: holds {len(sets)} data sets; set the path to one of:{choices}")
+        choices = "".join(f"\n  {_first(files)}" for files in sets)
+        raise UserError(
+            f"{path}: holds {len(sets)} data sets; set the path to a file of the one:{choices}"
+        )
     found = sets[0] if sets else {}
     return {split: _one_set(found[split], split, path) for split in SPLITS if split in found}
 
@@ -363,18 +362,3 @@ def _without_split(name: str) -> str:
 
 def _first(files: Mapping[str, list[Path]]) -> Path:
     return next(files[split][0] for split in SPLITS if split in files)
-
-
-def _choice(
-    files: Mapping[str, list[Path]], groups: Mapping[tuple[Path, str], Files], path: Path
-) -> str:
-    """What to write as path for one of several data sets, and its files."""
-    first = _first(files)
-    alone = sum(folder == first.parent for folder, _ in groups) == 1
-    beginning = _SPLIT_WORD.split(first.name)[0].rstrip("._- ")
-    if alone and first.parent != path:
-        choice = first.parent
-    else:
-        choice = first.parent / beginning if beginning else first
-    names = ", ".join(file.name for each in files.values() for file in each)
-    return f"{choice}  ({names})"

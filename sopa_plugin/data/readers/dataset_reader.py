@@ -165,7 +165,7 @@ class DatasetReader(ABC, Registrable):
         """
         sources = self._found()
         if "test" in sources:
-            return self._one_set({"test": sources["test"]}, class_names)
+            return self._named(self._load({"test": sources["test"]})["test"], class_names)
         if "train" not in sources:
             raise UserError(f"{self.path}: no test set; found {', '.join(sources) or 'none'}.")
         splits = self._load({"train": sources["train"]})
@@ -177,7 +177,8 @@ class DatasetReader(ABC, Registrable):
         Arguments:
             class_names: as for `read_test`.
         """
-        return self._one_set({"test": self._source([Path(path).expanduser()])}, class_names)
+        source = self._source([Path(path).expanduser()])
+        return self._named(self._load({"test": source})["test"], class_names)
 
     def class_names(self, *examples: Examples) -> Sequence[str]:
         """The class names in the order of their numbers, by default those of the training set."""
@@ -287,11 +288,6 @@ class DatasetReader(ABC, Registrable):
             )
         logger.info("%s: left out %d examples with an empty text", examples.name, empty.sum())
         return examples.take(~empty)
-
-    def _one_set(
-        self, source: dict[str, Path | Table], class_names: Sequence[str] | None
-    ) -> Dataset:
-        return self._named(self._load(source)["test"], class_names)
 
     def _named(self, examples: Examples, class_names: Sequence[str] | None) -> Dataset:
         """The examples by the class names of a model, if such are given."""

@@ -67,11 +67,14 @@ class Table:
                 _check_type(kind, name in texts, f"{self.name}: {name!r}")
         with reading(self.name):
             loaded = self.load(names)
-            columns = []
+            columns = {}
             for name in names:
-                loaded[name].validate(full=True)
-                columns.append(_as_strings(loaded[name]))
-        return [self._named(name, each) for name, each in zip(names, columns, strict=True)]
+                column = loaded[name]
+                column.validate(full=True)
+                if types.is_floating(column.type):  # nan is how pandas writes what is missing
+                    column = compute.if_else(compute.is_nan(column), None, column)
+                columns[name] = column.cast(pyarrow.string())
+        return [self._named(*each) for each in columns.items()]
 
     def _named(self, column: str, values: ChunkedArray) -> ChunkedArray:
         if column not in self.class_names:
@@ -290,13 +293,6 @@ def _check_type(kind: DataType, text: bool, what: str) -> None:
         raise UserError(f"{what} is not text, but {kind}.")
     if not (types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind)):
         raise UserError(f"{what}: expected labels (words or integers), found {kind}.")
-
-
-def _as_strings(column: ChunkedArray) -> ChunkedArray:
-    """The cells as they would be written; nan, as pandas writes what is missing, is null."""
-    if types.is_floating(column.type):
-        column = compute.if_else(compute.is_nan(column), None, column)
-    return column.cast(pyarrow.string())
 
 
 def _stored_class_names(schema: Schema) -> dict[str, list[str]]:

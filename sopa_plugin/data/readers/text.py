@@ -136,7 +136,10 @@ class TextReader(DatasetReader):
                 return Examples.parsed(str(path), lambda: self._from_json_lines(path))
             if suffix not in DELIMITERS:
                 raise UserError(f"{source}: expected {_EXPECTED}.")
-            source = self._csv_table(source, DELIMITERS[suffix])
+            from sopa_plugin.data.readers.tables import csv_table
+
+            wanted = [self.text_column, self.label_column]
+            source = csv_table(path, DELIMITERS[suffix], self.encoding, self.column_names, wanted)
         self._check_columns(source.columns, source.name)
         columns = source.read([self.text_column], [self.label_column])
         names = source.class_names.get(self.label_column)
@@ -162,12 +165,6 @@ class TextReader(DatasetReader):
 
     def _paths(self) -> list[str]:
         return list(self.split_paths.values()) or super()._paths()
-
-    def _csv_table(self, path: Path, delimiter: str) -> Table:
-        from sopa_plugin.data.readers.tables import csv_table
-
-        wanted = [self.text_column, self.label_column]
-        return csv_table(path, delimiter, self.encoding, self.column_names, wanted)
 
     def _from_json_lines(self, path: Path) -> Iterator[Example]:
         for number, row in read_json_lines(path, self.encoding):

@@ -41,7 +41,7 @@ def test_several_sizes_of_the_training_set(write: Write) -> None:
     root = write(ELEC | small)
     with pytest.raises(UserError, match="holds 2 data sets") as error:
         sizes(root)
-    assert f"{root}/elec-05k " in str(error.value)
+    assert f"{root}/elec-05k-train.txt.tok\n" in str(error.value)
     assert sizes(root / "elec-05k") == [5, 1, 2]
     assert sizes(root / "elec-25k-train.txt.tok") == [16, 4, 2]
 

@@ -88,8 +88,9 @@ def test_several_forms_are_an_error_that_names_the_choices(write: Write) -> None
     with pytest.raises(UserError, match="holds 3 data sets") as error:
         read(root)
     choices = re.findall(r"^  (\S+)", str(error.value), re.MULTILINE)
-    assert choices == [str(root / name) for name in ("stsa.binary", "stsa.fine", "trees")]
-    for choice in (*choices, root / "trees" / "train.txt"):
+    train = ("stsa.binary.train", "stsa.fine.train", "trees/train.txt")
+    assert choices == [str(root / name) for name in train]
+    for choice in (*choices, root / "stsa.fine", root / "trees"):
         assert len(read(Path(choice))["train"]) == 2
 
 
