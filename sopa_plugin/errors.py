@@ -49,7 +49,7 @@ def require(module: str, what: str, extra: str | None = "experiments") -> Module
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
+        package = module.partition(".")[0].removeprefix("_")
         wanted = package if extra is None else f"'sopa_plugin[{extra}]'"
         raise UserError(f"{what} needs {package}: pip install {wanted} ({error})") from error
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sopa_plugin.errors import shortened
+from sopa_plugin.errors import require, shortened
 from sopa_plugin.files import parse_json, shipped
 from sopa_plugin.registry.hints import is_hub_id
 from sopa_plugin.registry.overrides import apply_overrides
@@ -170,13 +170,7 @@ def _strange(rest: str) -> str:
 
 
 def _from_jsonnet(file: Path, text: str) -> Any:
-    try:
-        import _jsonnet
-    except ImportError as error:
-        raise ConfigError(
-            f"{file}: reading Jsonnet needs the package jsonnet: pip install jsonnet, "
-            "or give the config as .json"
-        ) from error
+    _jsonnet = require("_jsonnet", f"{file}: Jsonnet (not JSON)", extra=None)
 
     def evaluate() -> str:
         # jsonnet 0.22 takes two parameter names of several letters for one: so ('n', 'd')

@@ -187,10 +187,11 @@ class TestMissingFile:
 
 def test_without_jsonnet_the_error_says_what_to_install(write) -> None:
     script = (
-        "import sys; from sopa_plugin.registry import load_config, ConfigError\n"
+        "import sys; from sopa_plugin.registry import load_config\n"
+        "from sopa_plugin.errors import UserError\n"
         "sys.modules['_jsonnet'] = None\n"
         "try: load_config(sys.argv[1])\n"
-        "except ConfigError as error: print(error)"
+        "except UserError as error: print(error)"
     )
     command = [sys.executable, "-c", script, str(write("{}"))]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
