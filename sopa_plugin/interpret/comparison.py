@@ -203,7 +203,7 @@ class Comparison(Explanation):
                 told = f"{each.predicted} {percent(each.probabilities[each.predicted])}: "
                 told += " · ".join(map(_reason, each.reasons)) or "no phrase speaks for it"
                 lines.append(paint(fold(f"      {visible(told)}", 8), "muted", color))
-        lines += ["", self.about_pairs]
+        lines += ["", visible(self.about_pairs)]
         rows = [(pair.before.name, *map(visible, pair.facts)) for pair in self.differing[:SHOWN]]
         if rows:
             rows.insert(0, ("pattern", "agreement", "speaks for", "fires in", "best phrase"))

@@ -16,6 +16,7 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
+from sopa_plugin.interpret.comparison import Comparison, Flip, PatternPair
 from sopa_plugin.interpret.faithfulness import measure
 from sopa_plugin.interpret.markup import style, text_width, visible
 from sopa_plugin.interpret.report import Line, ModelReport, chart
@@ -26,7 +27,7 @@ HOSTILE += ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\rover", "\x7f", "new\nli
 HOSTILE += ["😀", "👩‍👩‍👧", "שלום", "עולם", ",", "مرحبا", "ＡＢ", "日本"]
 LABELS = ["\x1b[31m<i>negative</i>", "neutral", 'positive" onload="alert(1)\x9b']
 PICTURES = ["document", "patterns", "automata", "activations"]
-KINDS = [*PICTURES, "documents", "report", "concordance", "rules"]
+KINDS = [*PICTURES, "documents", "report", "concordance", "rules", "comparison"]
 
 
 @pytest.fixture
@@ -50,8 +51,14 @@ def hostile(
     arc = ArcChange("\x1b[31m<i>rule", "arc 1", words_of, words_of)
     rule = RuleReading("<b>\x9b31m", "\x1b[2J<b>", doing, Doing(None, 0.0, 0), 0, [arc])
     rules = RulesReading((rule,), 4)
+    figures = {f"dev_{name}": figure for name, figure in metrics.items()}
+    flip = Flip(" ".join(words), document, explainer.document(["bad"], gold=LABELS[0]))
+    pair = PatternPair(patterns[0], patterns[1], 0.5)
     return {
         "rules": rules,
+        "comparison": Comparison(
+            ("<b>\x1b", "\rover"), "dev", figures, figures, (flip,), (pair,), (("<b>",), ())
+        ),
         "concordance": max(where.values(), key=lambda each: len(each.places)),
         "document": document,
         "patterns": patterns,
@@ -161,7 +168,7 @@ def test_classes_without_documents_are_left_out_of_the_confusions(
     assert "1 classes are left out" in report.html_body()
 
 
-@pytest.mark.parametrize("kind", ["document", "report", "concordance"])
+@pytest.mark.parametrize("kind", ["document", "report", "concordance", "comparison"])
 def test_classes_have_a_letter_and_a_hue(kind: str, hostile: dict[str, Explanation]) -> None:
     root = body(hostile[kind])
     found = {
