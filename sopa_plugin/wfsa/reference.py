@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,6 +12,32 @@ from torch import Tensor
 
 from sopa_plugin.wfsa.layout import EPSILON, SELF_LOOP, Arcs, BestMatches, EndScores, Layout
 from sopa_plugin.wfsa.semirings import Semiring
+
+
+class StateColumns(NamedTuple):
+    """Where the recurrence looks, as columns of the states `S` (see `Layout.states`)."""
+
+    previous: list[int]  # for each state but START: the state before it, [S - K]
+    loops: list[int]  # for each state: its self-loop in R, R where it has none, [S]
+    ends: list[int]  # the END states, [K]
+
+
+@lru_cache(maxsize=256)
+def columns_of(layout: Layout) -> StateColumns:
+    """The columns of `layout`."""
+    num_patterns = layout.num_patterns
+    previous = [
+        before.origin + pattern
+        for before, state in pairwise(layout.states)
+        for pattern in range(state.first_pattern, num_patterns)
+    ]
+    loops = [
+        loop.origin + pattern if loop and pattern >= loop.first_pattern else layout.num_scores
+        for state, loop in zip(layout.states, layout.loops, strict=True)
+        for pattern in range(state.first_pattern, num_patterns)
+    ]
+    ends = [layout.states[length - 1].origin + p for p, length in enumerate(layout.lengths)]
+    return StateColumns(previous, loops, ends)
 
 
 class Turn(NamedTuple):
@@ -38,25 +65,15 @@ class Recurrence:
     def __init__(
         self, layout: Layout, semiring: Semiring, epsilon: Tensor, trace: bool = False
     ) -> None:
-        self.layout, self.semiring = layout, semiring
-        self.epsilon, self.trace = epsilon, trace
-        states, k, device = layout.states, layout.num_patterns, epsilon.device
-        # shape: [S - K]; for each state but START: the column of the state before it
-        previous = [
-            before.origin + pattern
-            for before, state in pairwise(states)
-            for pattern in range(state.first_pattern, k)
-        ]
-        # shape: [S]; for each state: its self-loop in R, R where it has none
-        loops = [
-            loop.origin + pattern if loop and pattern >= loop.first_pattern else layout.num_scores
-            for state, loop in zip(states, layout.loops, strict=True)
-            for pattern in range(state.first_pattern, k)
-        ]
-        ends = [states[length - 1].origin + p for p, length in enumerate(layout.lengths)]
-        self.previous, self.loops, self.ends = (
-            torch.tensor(each, device=device) for each in (previous, loops, ends)
-        )
+        columns = columns_of(layout)
+        device = epsilon.device
+        self.layout = layout
+        self.semiring = semiring
+        self.epsilon = epsilon
+        self.trace = trace
+        self.previous = torch.tensor(columns.previous, device=device)
+        self.loops = torch.tensor(columns.loops, device=device)
+        self.ends = torch.tensor(columns.ends, device=device)
 
     def start(self, batch: int) -> Tensor:
         """π: one at START, zero elsewhere, `[batch, S]`."""
