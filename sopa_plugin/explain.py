@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
+    add_accept_changed,
+    add_device,
+    add_include_package,
     add_input,
-    add_model_options,
     check_output,
     choose_device,
     make_parser,
@@ -51,7 +53,7 @@ def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
     if args.lines:
         texts: Iterable[str] = _texts(args, args.lines)
     else:
-        texts, _ = reader.examples(args.data, args.split or "train")
+        texts, _ = reader.examples(args.data, args.split or "train", unlabelled=True)
     reading = reader.patterns(texts, args.k, args.words)
     reading = reading.sorted(args.sort) if args.sort else reading
     chosen = reading.only(args.names) if args.names else reading.first(args.top)
@@ -293,7 +295,10 @@ def _finish(
         "--format", choices=forms, help="default: the output file's suffix, or text"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write this file instead of stdout")
-    add_model_options(parser)
+    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
+    add_device(parser)
+    add_include_package(parser)
+    add_accept_changed(parser)
 
 
 def _check(args: argparse.Namespace) -> None:

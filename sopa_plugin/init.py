@@ -212,7 +212,7 @@ def _own_config(args: Namespace) -> tuple[str, str]:
     if "dev" not in counts:
         options["dev_size"] = HELD_OUT if total > 10 * HELD_OUT else 0.1
         why["dev_size"] = "and so many of the others to choose the best epoch by"
-    if 2 * len(classes) > classes.total():
+    if not classes or 2 * len(classes) > classes.total():
         raise UserError(
             f"{args.data}: {len(classes)} classes among {classes.total()} texts; say by "
             f"--label-column which of the columns has the labels, if not {reader.label_column!r}"

@@ -358,7 +358,7 @@ def export(reader: RunReader, output: str | Path, data: str | None = None) -> Ex
     bad = [label for label in subject.labels if re.search(r"[\],]|^\s|\s$|\s//", label)]
     if as_regexes and bad:
         raise UserError(f"{path}: the label {bad[0]!r} cannot stand in a .txt; write a .jsonl")
-    every, _ = reader.examples(data, "train")
+    every, _ = reader.examples(data, "train", unlabelled=True)
     every = every[:: -(-len(every) // MOST_TEXTS) or 1]
     texts = None if subject.contextual else _Texts(subject, every)
     if texts is None or any(word.startswith(CONTINUES) for word in texts.words):
@@ -392,7 +392,7 @@ def export(reader: RunReader, output: str | Path, data: str | None = None) -> Ex
     sets = {"the data": every} if data else {}
     for name in ("train", "dev", "test"):
         with suppress(UserError):  # the run's data are not there, or have no such set
-            sets[name] = reader.examples(None, name)[0]
+            sets[name] = reader.examples(None, name, unlabelled=True)[0]
     rules = Rules(tuple(each.rule for each in written), (), str(path))
     agreement = {name: _agreement(rules, subject, some) for name, some in sets.items() if some}
     return Exported(path, written, unwritten, agreement, names[0])

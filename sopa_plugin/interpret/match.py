@@ -184,19 +184,19 @@ class Place:
     Arguments:
         match: the match.
         tokens: the document's tokens.
-        gold: the document's own label.
+        gold: the document's own label, if it has one.
         predicted: the label that the model gives it.
     """
 
     match: Match
     tokens: tuple[str, ...]
-    gold: str
+    gold: str | None
     predicted: str
 
     @property
     def is_right(self) -> bool:
-        """Whether the model gives the document its own label."""
-        return self.gold == self.predicted
+        """Whether the model gives the document no other label than its own."""
+        return self.gold in (None, self.predicted)
 
     @property
     def before(self) -> str:
@@ -245,7 +245,8 @@ class Concordance(Explanation):
         """How many places there are."""
         wrong = sum(not place.is_right for place in self.places)
         fires = f"{self.fires:,} of {self.documents:,} documents"
-        return f"{self.title}: {fires}, {wrong:,} of them wrongly classified"
+        told = f", {wrong:,} of them wrongly classified"
+        return f"{self.title}: {fires}" + told * any(place.gold for place in self.places)
 
     def wrong(self) -> Concordance:
         """Only the places in documents that got another label than their own."""
@@ -277,4 +278,6 @@ class Concordance(Explanation):
 
 def _labels(place: Place) -> str:
     """The label given and, where it is another, the document's own."""
+    if place.gold is None:
+        return place.predicted
     return f"✓ {place.gold}" if place.is_right else f"✗ {place.predicted}, labelled {place.gold}"

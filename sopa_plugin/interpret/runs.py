@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
+from sopa_plugin.data.readers.splits import is_labelled
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.interpret.activations import StateActivations
@@ -60,12 +61,15 @@ class RunReader:
         for name in names:
             self.subject.number(name)
 
-    def examples(self, data: str | None, split: str) -> tuple[list[str], list[int]]:
+    def examples(
+        self, data: str | None, split: str, unlabelled: bool = False
+    ) -> tuple[list[str], list[int]]:
         """Texts and the numbers of their labels.
 
         Arguments:
             data: a file in the format of the run's own data.
             split: of the run's own data the train, dev or test set, without such a file.
+            unlabelled: whether texts may have no labels; their numbers are then -1.
 
         Raises:
             UserError: There is no such data, the folder holds a model alone, or the model does not
@@ -82,13 +86,17 @@ class RunReader:
             )
         names = found[split].features["label"].names
         numbers = list(found[split]["label"])
-        unknown = {names[number] for number in numbers} - set(labels)
+        if not (unlabelled or is_labelled(found[split])):
+            what = f"the {split} set" if data is None else data
+            raise UserError(f"{what}: its texts have no labels, which this needs")
+        unknown = {names[number] for number in numbers if number >= 0} - set(labels)
         if unknown and data is not None:
             raise UserError(
                 f"the label '{min(unknown)}' is unknown to the model; expected {', '.join(labels)}"
             )
-        pairs = zip(found[split]["text"], (names[number] for number in numbers), strict=True)
-        kept = [(text, labels.index(name)) for text, name in pairs if name not in unknown]
+        known = {n: labels.index(name) for n, name in enumerate(names) if name in labels} | {-1: -1}
+        pairs = zip(found[split]["text"], numbers, strict=True)
+        kept = [(text, known[number]) for text, number in pairs if number in known]
         if unknown:  # dataset.labels_only_in_test is `count`
             left_out = len(numbers) - len(kept)
             logger.warning("%d texts are left out, of labels that the model has not", left_out)
@@ -137,20 +145,22 @@ class RunReader:
     def where(self, name: str, data: str | None, split: str) -> Concordance:
         """Every place where a pattern fires in `split` or `data`, by what it scores on train."""
         self.check_names([name])
-        texts, gold = self.examples(data, split)
-        threshold = self.explainer.thresholds(self.examples(None, "train")[0])[name]
+        texts, gold = self.examples(data, split, unlabelled=True)
+        threshold = self.explainer.thresholds(self.examples(None, "train", unlabelled=True)[0])[
+            name
+        ]
         return self.explainer.where(texts, gold, {name: threshold})[name]
 
     def rules(self, data: str | None, split: str) -> RulesReading:
         """What training made of the model's rules, by the texts of `split` or `data`."""
-        return read_rules(self.subject, self.examples(data, split)[0])
+        return read_rules(self.subject, self.examples(data, split, unlabelled=True)[0])
 
     def report(
         self, data: str | None, split: str, k: int, examples: int, shown: int
     ) -> ModelReport:
         """The whole model: patterns over its train set, documents of `split` or `data`."""
         texts, gold = self.examples(data, split)
-        name, (train, _) = self.folder.resolve().name, self.examples(None, "train")
+        name, (train, _) = self.folder.resolve().name, self.examples(None, "train", True)
         self._take_means(True)
         told: dict[str, Any] = {"read": f"the {split} set" if data is None else Path(data).name}
         if self.subject.rules.rules:
@@ -211,7 +221,7 @@ class RunReader:
         if rewrite is None:
             edited = self.subject.copied()
         else:
-            train, labels = self.examples(None, "train")
+            train, labels = self.examples(None, "train", unlabelled=not refitted)
             edited, edits = rewrite(self.subject, train)
         means = self.explainer.means if rewrite is None else edited.means
         held = mask(edited, names, self.explainer.replacement, means)
@@ -244,7 +254,7 @@ class RunReader:
             return
         for split in ("train", "dev"):
             try:
-                texts, _ = self.examples(None, split)
+                texts, _ = self.examples(None, split, unlabelled=True)
                 break
             except UserError as error:
                 reason = error

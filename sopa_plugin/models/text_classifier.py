@@ -219,8 +219,12 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         return started(head.output, encoder)
 
     def set_class_prior(self, labels: Integers) -> None:
-        """Gives a document without a token the class frequencies of `labels [documents]`."""
-        counts = torch.bincount(torch.from_numpy(labels), minlength=len(self.labels)).double()
+        """Gives a document without a token the class frequencies of `labels [documents]`.
+
+        Those of texts without a label are -1, and do not count.
+        """
+        known = torch.from_numpy(labels[labels >= 0])
+        counts = torch.bincount(known, minlength=len(self.labels)).double()
         # one more of each, so that no class is impossible
         self.class_log_prior.copy_((counts + 1).div(counts.sum() + len(counts)).log())
 

@@ -6,7 +6,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.cli import add_model_options, check_output, make_parser, run_command
+from sopa_plugin.cli import (
+    add_accept_changed,
+    add_include_package,
+    check_output,
+    make_parser,
+    run_command,
+)
 from sopa_plugin.errors import UserError, visible
 from sopa_plugin.files import write_file
 from sopa_plugin.registry import import_plugins
@@ -75,7 +81,9 @@ def _add_export(export: ArgumentParser) -> None:
         help="a file in the format of the run's own data, on which rules are to fire where "
         "patterns do, instead of the run's train set",
     )
-    add_model_options(export, device=None)
+    export.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
+    add_include_package(export)
+    add_accept_changed(export)
     export.set_defaults(run_command=_export)
 
 
@@ -111,6 +119,7 @@ def _export(args: Namespace) -> None:
 
 def _read(args: Namespace) -> tuple[list[list[str]], list[str] | None]:
     """Texts as words, and their labels where they have any."""
+    from sopa_plugin.data.readers.splits import is_labelled
     from sopa_plugin.data.readers.text import TextReader
     from sopa_plugin.data.stream import Lines
     from sopa_plugin.data.tokenizers import WhitespaceTokenizer, WordTokenizer
@@ -124,7 +133,9 @@ def _read(args: Namespace) -> tuple[list[list[str]], list[str] | None]:
         reader = TextReader(args.data, text_column=args.text_column, label_column=args.label_column)
         examples = reader.read_file(args.data)
         names = examples.features["label"].names
-        texts, labels = examples["text"][:], [names[each] for each in examples["label"][:]]
+        texts = examples["text"][:]
+        if is_labelled(examples):
+            labels = [names[each] for each in examples["label"][:]]
     kind = WordTokenizer if args.tokenizer == "words" else WhitespaceTokenizer
     split = kind.pre_tokenizer().pre_tokenize_str
     folded = (text.lower() for text in texts) if args.lowercase else texts

@@ -65,7 +65,8 @@ class AccelerateTrainer(Trainer):
 
     Arguments:
         batch_size: documents a process and step.
-        num_epochs: most epochs to train; 0 leaves a model as it began, with rules say.
+        num_epochs: most epochs to train; 0 leaves a model as it began, with rules say, and needs
+            no labels.
         patience: epochs without a new best after which to stop; null never stops.
         validation_metric: what is best on dev: `-loss`, `+accuracy` or `+macro_f1`; `+epoch` takes
             the last epoch, whatever dev says.
@@ -115,6 +116,10 @@ class AccelerateTrainer(Trainer):
     checkpoint_every: PositiveInt | None = None
     trackers: Sequence[Tracker] = ()
     accelerator: Accelerator = field(init=False)
+
+    @property
+    def needs_labels(self) -> bool:
+        return self.num_epochs > 0
 
     @classmethod
     def may_change(cls, params: Mapping[str, Any]) -> frozenset[str]:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sopa_plugin import __version__
@@ -23,15 +24,20 @@ say nothing about real data.**
 # {{ name }}
 
 A text classifier ({{ parts }}) trained by sopa_plugin {{ version }} on {{ data }}: {{ sizes }}. \
+{% if rules %}It began as the rules of {{ rules }}. {% endif %}\
 It gives each text a probability for each class.
 
 Classes: {{ labels }}.
 
 ## Figures
 
+{% if not figures %}
+None: its texts have no labels.
+{% else %}
 | | accuracy | macro-F1 | loss | calibration error | examples |
 |---|---|---|---|---|---|
 {{ rows }}
+{% endif %}
 {% if classes %}
 By class, on the {{ measured }} set:
 
@@ -128,6 +134,8 @@ def model_card(
         sizes=", ".join(f"{len(each)} {split}" for split, each in data.items()),
         labels=", ".join(map(code, labels)),
         rows="\n".join(_row(split, metrics) for split in _SPLITS),
+        figures=any(key.endswith(("_accuracy", "_error")) for key in metrics),
+        rules=plain(Path(model["rules"]).name) if model.get("rules") else None,
         total=f"{metrics.get('parameters_total', 0):,}",
         trainable=f"{metrics.get('parameters_trainable', 0):,}",
         plugins=", ".join(map(code, imported_plugins())),

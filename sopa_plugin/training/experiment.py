@@ -21,6 +21,7 @@ from sopa_plugin import __version__
 from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.dataset_reader import in_fixtures
+from sopa_plugin.data.readers.splits import is_labelled
 from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut, in_batches
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel, load_model
@@ -131,12 +132,12 @@ class Experiment:
         name = run.path.resolve().name
         card = model_card(name, self.dataset, data, model.labels, run.config, metrics)
         run.finish(model, metrics, card)
-        figures = (
+        figures = [
             f"{key.replace('_', ' ')} {metrics[key]:.4f}"
             for key in ("best_validation_accuracy", "test_accuracy", "test_macro_f1")
             if key in metrics
-        )
-        logger.info("%s; saved in %s", ", ".join(figures), run.path)
+        ]
+        logger.info("%ssaved in %s", f"{', '.join(figures)}; " * bool(figures), run.path)
         return metrics
 
     def _measure(
@@ -155,14 +156,16 @@ class Experiment:
                 continue
             examples = data[split][:]
             log_probabilities = trainer.log_probabilities(model, examples["text"])
+            if split == "test":
+                names = data[split].features["label"].names
+                run.log_predictions(split, names, examples, log_probabilities)
+            if not is_labelled(data[split]):
+                continue
             figures = detailed_metrics(log_probabilities, examples["label"], model.labels)
             logger.info("%s:\n%s", split, metrics_text(figures))
             metrics |= {f"{prefix}_{key}": value for key, value in figures.items()}
             if split == "dev":
                 metrics["unpredicted_classes"] = _unpredicted(data, figures)
-            if split == "test":
-                names = data[split].features["label"].names
-                run.log_predictions(split, names, examples, log_probabilities)
         return {key: value for key, value in metrics.items() if key not in known}
 
     def _prepare(self, run: RunFolder) -> tuple[DatasetDict, Model, Trainer]:
@@ -172,19 +175,21 @@ class Experiment:
         start = None if self.init_from is None else load_model(self.init_from)
         params = fill_defaults(Model, self.model.params)
         rules = Model.by_name(params["type"]).read_rules(params)
-        words = [] if rules is None else rules.words
+        words, of_rules = ([], ()) if rules is None else (rules.words, rules.labels)
+        trainer = self.trainer.construct()
+        _check_labels(data, of_rules, trainer.needs_labels or self.calibrate)
         tokenizer = self._build_tokenizer(data, words) if start is None else start.tokenizer
         seen = _label_names(data["train"])
-        data = with_labels(data, () if rules is None else rules.labels)
+        data = with_labels(data, of_rules)
         labels = _label_names(data["train"])
-        if only := labels[len(seen) :]:
+        only = labels[len(seen) :]
+        if only and is_labelled(data["train"]):
             logger.warning("no text has the labels that rules alone vote for: %s", listed(only))
         model = self.model.construct(tokenizer=tokenizer, labels=labels, rules_read=rules)
         if start is not None:
             _take_weights(model, start, str(self.init_from))
         else:
             model.look_at(data["train"]["text"])
-        trainer = self.trainer.construct()
         trainer.set_up(model, run)
         return data, model, trainer
 
@@ -307,7 +312,9 @@ def _check_data(data: DatasetDict, unseen_classes: bool) -> None:
         if split not in data or not len(data[split]):
             raise UserError(f"the data have no {split} examples; expected at least one")
     names = _label_names(data["train"])
-    known = set(range(len(names)) if unseen_classes else data["train"]["label"][:])
+    known = set(data["train"]["label"][:])
+    if unseen_classes or known == {-1}:  # the others may have any label or, of none in train, none
+        known |= set(range(len(names)))
     for split, each in data.items():
         classes = _label_names(each)
         # test may go on with labels that count as wrong, where the reader was told so
@@ -325,6 +332,26 @@ def _check_data(data: DatasetDict, unseen_classes: bool) -> None:
             )
 
 
+def _check_labels(data: DatasetDict, of_rules: Sequence[str], needed: bool) -> None:
+    """Whether there are labels where they are needed; without, the classes are those of rules."""
+    lacking = [split for split, each in data.items() if not is_labelled(each)]
+    if needed and lacking:
+        raise UserError(
+            f"the {lacking[0]} texts have no labels, by which a model is trained: name their "
+            "column (dataset.label_column), or let rules decide alone (model.rules and "
+            "trainer.num_epochs: 0)"
+        )
+    others = sorted(set(_label_names(data["train"])) - set(of_rules))
+    if "train" in lacking and (others or len(of_rules) < 2):
+        raise UserError(
+            "the train texts have no labels, so that the classes are those of rules (model.rules "
+            f"and model.fallback): expected two or more{', also ' * bool(others)}{listed(others)}, "
+            f"found {listed(of_rules) or 'none'}"
+        )
+    if lacking:
+        logger.info("no labels in %s: figures that need them are left out", ", ".join(lacking))
+
+
 def with_labels(data: DatasetDict, labels: Sequence[str]) -> DatasetDict:
     """The data with the classes of `labels`, too, of which no training text may be."""
     from datasets import ClassLabel
@@ -336,7 +363,7 @@ def with_labels(data: DatasetDict, labels: Sequence[str]) -> DatasetDict:
     for split in data:
         own = _label_names(data[split])
         every = [*known, *(name for name in own if name not in known)]
-        numbers = [every.index(own[number]) for number in data[split]["label"][:]]
+        numbers = [n if n < 0 else every.index(own[n]) for n in data[split]["label"][:]]
         changed = data[split].remove_columns("label").add_column("label", numbers)
         data[split] = changed.cast_column("label", ClassLabel(names=every))
     return data
@@ -450,10 +477,10 @@ def evaluate_run(
     counted = own.labels_only_in_test == "count"
     if not data:
         whole = own.read()
-        for split in splits:
-            if split in whole:
-                each = whole[split]
-                yield _evaluate(model, str(own.path), split, each, errors, counted, also)
+        there = [split for split in splits if split in whole]
+        for split in [each for each in there if is_labelled(whole[each])] or there:
+            each = whole[split]
+            yield _evaluate(model, str(own.path), split, each, errors, counted, also)
     for path in data:
         if Path(path).is_file():
             test = own.read_file(path, model.labels)
@@ -471,6 +498,8 @@ def _evaluate(
     counted: bool,
     also: Callable[[Model, Sequence[str]], Metrics] | None,
 ) -> Metrics:
+    if not is_labelled(data):
+        raise UserError(f"{path}: its {split} texts have no labels to evaluate by")
     names = data.features["label"].names
     columns = data[:]
     others = {names[number] for number in columns["label"]} - set(model.labels)

@@ -205,7 +205,8 @@ class RunFolder:
         Arguments:
             split: whose examples they are.
             labels: names of the classes, and after them of labels that the model has not.
-            examples: columns `text`, `label` (true class numbers) and, of our readers, `row`.
+            examples: columns `text`, `label` (true class numbers, -1 without) and, of our readers,
+                `row`.
             log_probabilities: `[examples, classes]`.
         """
         lines = []
@@ -217,7 +218,7 @@ class RunFolder:
             line = {
                 "row": row,
                 "text": text,
-                "label": labels[label],
+                "label": labels[label] if label >= 0 else None,
                 "predicted": labels[int(scores.argmax())],
                 "probabilities": dict(zip(labels, probabilities, strict=False)),
             }

@@ -29,6 +29,11 @@ class Trainer(Registrable):
     trains: ClassVar[type[Model]] = Model
     """The models that it can train."""
 
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it needs labels of the training and dev texts."""
+        return True
+
     @classmethod
     def may_change(cls, params: Mapping[str, Any]) -> frozenset[str]:
         """Arguments that may be others when a run goes on (`--recover`), of such filled-in ones."""

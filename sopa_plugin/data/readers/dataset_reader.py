@@ -130,7 +130,9 @@ class DatasetReader(ABC, Registrable):
     def read(self) -> DatasetDict:
         """`train`, `dev` and any `test` with columns `text` and `label`, one `ClassLabel` for all.
 
-        With `labels_only_in_test` that of test may go on with classes that training has not.
+        With `labels_only_in_test` that of test may go on with classes that training has not. Texts
+        may have no labels: where those of training have none, no test set is split off, and the
+        classes are those of dev and test.
         """
         from datasets import DatasetDict
 
@@ -138,7 +140,8 @@ class DatasetReader(ABC, Registrable):
         if "train" not in sources:
             raise UserError(f"{self.path}: no training set; found {', '.join(sources) or 'none'}.")
         splits = self._with_held_out_sets(self._load(sources))
-        train, kept = splits["train"], self.unseen_classes == "keep"
+        train = splits["train"]
+        kept = self.unseen_classes == "keep" or not train.counts()
         self._check_labels(splits)
         names = self.class_names(train, *(splits.values() if kept else []))
         if self.max_train_examples is not None:
@@ -147,7 +150,7 @@ class DatasetReader(ABC, Registrable):
             )
             if not kept:
                 self._check_classes_kept(splits, train)
-        if kept:
+        if kept and train.counts():
             split_tools.log_unseen(splits)
         sets = {split: splits[split].to_dataset(names) for split in ("train", "dev")}
         if "test" in splits:
@@ -315,13 +318,16 @@ class DatasetReader(ABC, Registrable):
         """Whether there are classes to tell apart, and every label is one that training has."""
         train = splits["train"]
         known = train.counts()
-        if len(known) < 2:
+        if len(known) == 1:
             raise UserError(
                 f"{train.name}: every training example has the label {shortened(min(known))}; "
                 "a classifier needs at least two classes."
             )
+        bare = [each.name for each in splits.values() if not each.counts()]
+        if known and bare:
+            raise UserError(f"{bare[0]}: its texts have no labels; expected some, as in training")
         checked = ["dev"] if self.labels_only_in_test == "count" else list(splits)
-        if self.unseen_classes == "keep":
+        if self.unseen_classes == "keep" or not known:
             checked = []
         faults = [
             f"{splits[split].first(label)}: the label {shortened(label)} of this {split} "
@@ -338,7 +344,8 @@ class DatasetReader(ABC, Registrable):
         """Splits off the test set, then the dev set, if the data have none."""
         splits = dict(splits)
         for split in ("test", "dev"):
-            if split not in splits and getattr(self, f"{split}_size") != 0:
+            idle = split == "test" and not splits["train"].counts()  # it would test nothing
+            if split not in splits and getattr(self, f"{split}_size") != 0 and not idle:
                 splits["train"], splits[split] = self._split_off(splits["train"], split)
             elif split in splits and getattr(self, f"{split}_size") is not None:
                 raise UserError(

@@ -108,9 +108,9 @@ class Examples:
         return self.numbers[self.rows]
 
     def counts(self) -> dict[str, int]:
-        """How many examples each label has, of those that have any."""
+        """How many examples each label has, of those that have any; the empty one is none."""
         counts = np.bincount(self.label_numbers(), minlength=len(self.labels))
-        return {each: int(n) for each, n in zip(self.labels, counts, strict=True) if n}
+        return {each: int(n) for each, n in zip(self.labels, counts, strict=True) if n and each}
 
     def first(self, label: str) -> str:
         """Where the first example of a label was read."""
@@ -133,7 +133,7 @@ class Examples:
         return empty[self.rows]
 
     def to_dataset(self, names: Sequence[str]) -> Dataset:
-        """Columns `text`, `label` (a `ClassLabel` of these `names`) and `row`, counted from 1."""
+        """Columns `text`, `label` (a `ClassLabel` of `names`; -1: none) and `row`, from 1."""
         from datasets import ClassLabel, Dataset, DatasetInfo, Features, Value
 
         label = ClassLabel(names=list(names))
@@ -156,6 +156,11 @@ def _trimmed(texts: ChunkedArray) -> ChunkedArray:
             cleaned = compute.replace_substring(cleaned, "\r\n", "\n")
         chunks.append(chunk if cleaned.equals(chunk) else cleaned)
     return pyarrow.chunked_array(chunks, pyarrow.string())
+
+
+def is_labelled(data: Dataset) -> bool:
+    """Whether the texts of a set have labels; else each is numbered -1."""
+    return max(data["label"][:], default=-1) >= 0
 
 
 def stratified_order(classes: Integers, seed: int) -> Integers:

@@ -1,14 +1,16 @@
-"""Any labelled texts: tables of text, parquet, a folder per label, the Hub."""
+"""Any texts, mostly labelled: tables of text, parquet, a folder per label, the Hub."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, LabelsOnlyInTest
 from sopa_plugin.data.readers.splits import Example, Examples
@@ -40,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @DatasetReader.register("text")
 class TextReader(DatasetReader):
-    """Texts with a label each, from the usual kinds of files.
+    """Texts with a label each, or none, from the usual kinds of files.
 
     Registered as `text`. Each split is a `.csv`, `.tsv` or `.jsonl` file (also `.gz`) with a
     header or keys, `.parquet` files, or a folder with a folder per label that holds a file per text
@@ -56,7 +58,8 @@ class TextReader(DatasetReader):
             `validation`, and `test` in their names; one file; or a Hub id.
         train: the training file or folder, in place of `path`; likewise `dev` and `test`.
         text_column: the column or key of the text.
-        label_column: the column or key of the label.
+        label_column: the column or key of the label; null where texts have none. A table that has
+            no other column than that of the text has none either.
         column_names: the columns of `.csv` and `.tsv` files that have no header row.
         split_names: what train, dev and test are called in a Hub (or stored) data set, where they
             are others: `{train: 'train', test: 'validation'}`. Only those named are taken.
@@ -67,7 +70,6 @@ class TextReader(DatasetReader):
     The other arguments are those of `DatasetReader`.
     """
 
-    title = "labelled texts"
     default_dev_size = 0.1
 
     def __init__(
@@ -77,7 +79,7 @@ class TextReader(DatasetReader):
         dev: LocalPath | None = None,
         test: LocalPath | None = None,
         text_column: str = "text",
-        label_column: str = "label",
+        label_column: str | None = "label",
         column_names: list[str] | None = None,
         split_names: dict[str, str] | None = None,
         config_name: str | None = None,
@@ -138,11 +140,14 @@ class TextReader(DatasetReader):
                 raise UserError(f"{source}: expected {_EXPECTED}.")
             from sopa_plugin.data.readers.tables import csv_table
 
-            wanted = [self.text_column, self.label_column]
+            wanted = [self.text_column, self.label_column or self.text_column]
             source = csv_table(path, DELIMITERS[suffix], self.encoding, self.column_names, wanted)
         self._check_columns(source.columns, source.name)
-        columns = source.read([self.text_column], [self.label_column])
-        names = source.class_names.get(self.label_column)
+        label = self._label(source.columns)
+        columns = source.read([self.text_column], [] if label is None else [label])
+        if label is None:
+            columns.append(pyarrow.chunked_array([[""] * len(columns[0])], pyarrow.string()))
+        names = source.class_names.get(label or "")
         return Examples.from_columns(source.name, columns, source.place, names)
 
     def class_names(self, *examples: Examples) -> Sequence[str]:
@@ -170,19 +175,25 @@ class TextReader(DatasetReader):
         for number, row in read_json_lines(path, self.encoding):
             where = f"{path}:{number}"
             self._check_columns(row, where)
-            text, label = row[self.text_column], row[self.label_column]
+            text, column = row[self.text_column], self._label(row)
+            label = "" if column is None else label_text(row[column], where)
             if text is not None and not isinstance(text, str):
                 raise UserError(f"{where}: {self.text_column!r} is not text: {shortened(text)}.")
-            yield Example(text or "", label_text(label, where), where)
+            yield Example(text or "", label, where)
 
-    def _check_columns(self, columns: Iterable[str], where: str) -> None:
-        names = {option: getattr(self, option) for option in ("text_column", "label_column")}
-        missing = {option: name for option, name in names.items() if name not in columns}
+    def _label(self, columns: Collection[str]) -> str | None:
+        """The column of labels; None where there is none beside that of the text."""
+        return None if set(columns) == {self.text_column} else self.label_column
+
+    def _check_columns(self, columns: Collection[str], where: str) -> None:
+        names = {"text_column": self.text_column, "label_column": self._label(columns)}
+        missing = {option: each for option, each in names.items() if each not in (None, *columns)}
         if missing:
             raise UserError(
                 f"{where}: no column {' and no column '.join(map(shortened, missing.values()))}; "
                 f"the columns are {listed(columns)}. Set "
-                f"{' and '.join(f'dataset.{option}' for option in missing)} to one of them."
+                f"{' and '.join(f'dataset.{option}' for option in missing)} to one of them"
+                f"{', or to null if there are no labels' * ([*missing] == ['label_column'])}."
             )
 
     def _from_folder(self, folder: Path) -> Iterator[Example]:
@@ -203,7 +214,7 @@ def _problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "split_names", f"expected keys 'train', 'dev' and 'test', found {sorted(names)}"
     columns = params.get("column_names")
     for key in ("text_column", "label_column"):
-        if columns is not None and params.get(key) not in columns:
+        if params.get(key) is not None and columns is not None and params.get(key) not in columns:
             yield key, f"{params.get(key)!r} is not one of column_names: {columns}"
 
 
@@ -219,13 +230,13 @@ def label_text(value: Any, where: str) -> str:
 
 
 def _check_labels(examples: Examples) -> None:
-    """Whether every label is one, by which example it is not."""
-    for label in examples.counts():
-        if not label:
-            raise UserError(
-                f"{examples.first(label)}: expected a label, found {label!r}; label the text, or "
-                "take it out."
-            )
+    """Whether every label is one, by which example it is not; there may be none at all."""
+    counts = examples.counts()
+    if 0 < sum(counts.values()) < len(examples):
+        raise UserError(
+            f"{examples.first('')}: expected a label, found ''; label the text, or take it out."
+        )
+    for label in counts:
         if label in ("-1", "-100"):
             raise UserError(
                 f"{examples.first(label)}: the label is {label}, which stands for a hidden or "

@@ -52,7 +52,7 @@ def test_one_path_a_split(write: Write) -> None:
     paths = {"train": f"{root}/a.csv", "dev": f"{root}/c.csv", "test": f"{root}/b.csv"}
     reader = TextReader(**paths)
     assert read(reader)["dev"] == [("fine", "pos")]  # a dev set may lack a class
-    assert reader.describe() == "labelled texts from data/a.csv, data/c.csv, data/b.csv"
+    assert reader.describe() == "texts from data/a.csv, data/c.csv, data/b.csv"
     assert not reader.is_embedded_sample
 
 
