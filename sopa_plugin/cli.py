@@ -96,30 +96,10 @@ def make_parser(command: str, description: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(prog=before + command, description=description)
 
 
-def add_include_package(parser: argparse.ArgumentParser) -> None:
-    """`--include-package`, which commands that read configs have."""
-    parser.add_argument(
-        "--include-package",
-        action="append",
-        default=[],
-        metavar="PACKAGE",
-        help="import a package whose parts the config uses; may be given several times",
-    )
-
-
-def add_accept_changed(parser: argparse.ArgumentParser) -> None:
-    """`--accept-changed`, which commands that load a trained model have."""
-    parser.add_argument(
-        "--accept-changed",
-        action="store_true",
-        help="use a model whose files were changed after training",
-    )
-
-
-def add_override(
+def add_config_options(
     parser: argparse.ArgumentParser, example: str = "trainer.optimizer.lr=0.01"
 ) -> None:
-    """`-o a.b=value`, which commands that read configs have; `example` is one for its help."""
+    """What commands that read configs have; `example` is an override for the help."""
     parser.add_argument(
         "-o",
         "--override",
@@ -128,12 +108,36 @@ def add_override(
         metavar="KEY=VALUE",
         help=f"change the config, as in -o {example}; may be given several times",
     )
+    _add_include_package(parser)
 
 
-def add_device(parser: argparse.ArgumentParser, default: str = "a GPU if there is one") -> None:
-    """`--device`, which commands that use a trained model have; its help says the `default`."""
+def add_model_options(
+    parser: argparse.ArgumentParser, device: str | None = "a GPU if there is one"
+) -> None:
+    """What commands that use a trained model and write a file have.
+
+    Arguments:
+        parser: of the command.
+        device: where the model runs by default, in words; None where that is not to be chosen.
+    """
+    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
+    if device is not None:
+        parser.add_argument("--device", help=f"cpu, cuda, cuda:1, ...; by default {device}")
+    _add_include_package(parser)
     parser.add_argument(
-        "--device", default=None, help=f"cpu, cuda, cuda:1, ...; by default {default}"
+        "--accept-changed",
+        action="store_true",
+        help="use a model whose files were changed after training",
+    )
+
+
+def _add_include_package(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--include-package",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="import a package whose parts the config uses; may be given several times",
     )
 
 

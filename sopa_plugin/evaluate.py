@@ -8,15 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sopa_plugin.cli import (
-    add_accept_changed,
-    add_device,
-    add_include_package,
-    check_output,
-    choose_device,
-    make_parser,
-    run_command,
-)
+from sopa_plugin.cli import add_model_options, check_output, choose_device, make_parser, run_command
 from sopa_plugin.files import written_aside
 from sopa_plugin.registry import import_plugins
 
@@ -53,10 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="also how faithful explanations of 100 documents of each set are, beside gradients, "
         "leaving out single words and random spans",
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
-    add_device(parser)
-    add_include_package(parser)
-    add_accept_changed(parser)
+    add_model_options(parser)
     args = parser.parse_args(argv)
     from sopa_plugin.training import evaluate_run
 

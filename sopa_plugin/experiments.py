@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sopa_plugin.cli import (
-    add_include_package,
-    add_override,
+    add_config_options,
     build_from_file,
     make_parser,
     run_command,
@@ -76,8 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     only.add_argument(
         "--report", action="store_true", help="write the tables of what is done and stop"
     )
-    add_override(parser, "tuning.num_trials=4")
-    add_include_package(parser)
+    add_config_options(parser, "tuning.num_trials=4")
     args = parser.parse_args(argv)
     if args.budget is not None:
         os.environ[BUDGET] = args.budget

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sopa_plugin.cli import (
-    add_accept_changed,
-    add_device,
-    add_include_package,
     add_input,
+    add_model_options,
     check_output,
     choose_device,
     make_parser,
@@ -295,10 +293,7 @@ def _finish(
         "--format", choices=forms, help="default: the output file's suffix, or text"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write this file instead of stdout")
-    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
-    add_device(parser)
-    add_include_package(parser)
-    add_accept_changed(parser)
+    add_model_options(parser)
 
 
 def _check(args: argparse.Namespace) -> None:

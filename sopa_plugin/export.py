@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.cli import (
-    add_accept_changed,
-    add_include_package,
-    check_output,
-    make_parser,
-    run_command,
-)
+from sopa_plugin.cli import add_model_options, check_output, make_parser, run_command
 from sopa_plugin.errors import UserError, require
 from sopa_plugin.files import write_file
 from sopa_plugin.registry import import_plugins
@@ -26,9 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("run", help="the folder of a finished run that was compiled")
     parser.add_argument("output", metavar="FILE", help="to be written; its name ends in .onnx")
-    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
-    add_include_package(parser)
-    add_accept_changed(parser)
+    add_model_options(parser, device=None)
     args = parser.parse_args(argv)
     import_plugins(args.include_package)
     file = Path(args.output)

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from sopa_plugin.api import Predictor, load_predictor, probabilities
 from sopa_plugin.cli import (
-    add_accept_changed,
-    add_device,
-    add_include_package,
     add_input,
+    add_model_options,
     check_output,
     make_parser,
     open_input,
@@ -42,11 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("run", help="the folder of a finished run, or of any saved model")
     parser.add_argument("-i", "--input", metavar="FILE", help="read this file instead of stdin")
     parser.add_argument("-O", "--output", metavar="FILE", help="write this file instead of stdout")
-    parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
     add_input(parser, "--format")
-    add_device(parser, "the compiled model on the CPU or, without one, a GPU if there is one")
-    add_include_package(parser)
-    add_accept_changed(parser)
+    add_model_options(parser, "the compiled model on the CPU, else a GPU if there is one")
     args = parser.parse_args(argv)
     import_plugins(args.include_package)
     with ExitStack() as files:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sopa_plugin.cli import (
-    add_include_package,
-    add_override,
+    add_config_options,
     build_from_file,
     make_parser,
     run_command,
@@ -59,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="log every epoch of trials that run in this process, not only a line for each trial",
     )
     parser.add_argument("--validate", action="store_true", help="check the space and stop")
-    add_override(parser, "base.trainer.num_epochs=30")
-    add_include_package(parser)
+    add_config_options(parser, "base.trainer.num_epochs=30")
     args = parser.parse_args(argv)
     from sopa_plugin.comparisons import Search, run_search, write_search_report
     from sopa_plugin.training import Experiment

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.cli import add_include_package, add_override, make_parser, run_command
+from sopa_plugin.cli import add_config_options, make_parser, run_command
 from sopa_plugin.registry import (
     ConfigError,
     check,
@@ -29,8 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="DIR",
         help="output folder; by default runs/<name of the config>",
     )
-    add_override(parser)
-    add_include_package(parser)
+    add_config_options(parser)
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("-f", "--force", action="store_true", help="replace the run that is in DIR")
     begin.add_argument(

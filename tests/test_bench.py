@@ -24,7 +24,7 @@ TITLES = {
     "Encoder, forward and backward",
     "Kernel, forward",
     "Prediction from raw text",
-    "Reading what patterns match",
+    "Reading a model",
     "Epoch",
     "Memory of a training step",
     *(f"Growth with {name}" for name in ("patterns", "states", "tokens", "documents", "threads")),

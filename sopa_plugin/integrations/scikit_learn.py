@@ -30,7 +30,6 @@ OPTIONS = {
     "patterns": "model.encoder.patterns",
     "vectors": "model.embedder.vectors",
     "num_epochs": "trainer.num_epochs",
-    "batch_size": "trainer.batch_size",
     "lr": "trainer.optimizer.lr",
 }
 """Where the common options stand in a config."""
@@ -43,9 +42,8 @@ class SopaEstimator(BaseEstimator):
         config: as of the command `train`, a file or what it holds; its `dataset` is not looked at.
             By default soft patterns over word vectors learned from the texts, or over `vectors`.
         overrides: changes to it, `a.b=value`.
-        patterns, vectors, num_epochs, batch_size, lr: the config's, where they are not given:
-            `{states: number of patterns}`, a file of word vectors, at most so many epochs, texts of
-            a step, learning rate.
+        patterns, vectors, num_epochs, lr: by default the config's; `{states: number of patterns}`,
+            a file of word vectors, at most so many epochs, learning rate.
         dev_size: share or number of the texts that the best epoch is chosen by, kept apart.
         random_state: seed of everything random; by default the config's, the same each time.
         folder: keeps the run, with its log and model; one that is in the way is not overwritten.
@@ -63,7 +61,6 @@ class SopaEstimator(BaseEstimator):
         patterns: Mapping[int, int] | None = None,
         vectors: str | None = None,
         num_epochs: int | None = None,
-        batch_size: int | None = None,
         lr: float | None = None,
         dev_size: float | int = 0.1,
         random_state: int | np.random.RandomState | None = None,
@@ -74,7 +71,6 @@ class SopaEstimator(BaseEstimator):
         self.patterns = patterns
         self.vectors = vectors
         self.num_epochs = num_epochs
-        self.batch_size = batch_size
         self.lr = lr
         self.dev_size = dev_size
         self.random_state = random_state
@@ -145,17 +141,13 @@ class SopaEstimator(BaseEstimator):
         if isinstance(seed, np.random.RandomState):
             seed = seed.randint(2**31 - 1)
         given["seed"] = None if seed is None else int(seed)
-        changes = {path: value for path, value in given.items() if value is not None}
-        return [
-            *(f"{path}={json.dumps(value)}" for path, value in changes.items()),
-            *self.overrides,
-        ]
+        changes = [f"{path}={json.dumps(each)}" for path, each in given.items() if each is not None]
+        return [*changes, *self.overrides]
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "model_" in state:
-            state["model_"] = model_to_bytes(state["model_"])
-        return state
+        state: dict[str, Any] = super().__getstate__()
+        model = state.get("model_")
+        return state if model is None else {**state, "model_": model_to_bytes(model)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "model_" in state:
@@ -233,7 +225,9 @@ def _names(classes: NDArray) -> list[str]:
 def _randomness_kept() -> Iterator[None]:
     """Keeps a training from seeding what is the caller's."""
     python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        yield
-    random.setstate(python)
-    np.random.set_state(numpy)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, pairwise
 from shutil import get_terminal_size
@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
 
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.leave_one_out import Spans
 from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
@@ -43,26 +42,35 @@ BLANK, TEXT, STRIPE = 5.0, 30.0, 8.0
 """Of a picture: what lies between words, a line of text, a line of spans below it."""
 
 
-@dataclass(frozen=True)
-class Contribution:
+class Contribution(NamedTuple):
     """What one pattern contributed to the classes of one document.
 
     Arguments:
         pattern: the pattern's name.
         score: the pattern's document score; not finite where it does not match.
-        match: its best match in the document, None where it does not match.
+        matches: the best match of each pattern in the document, None where it does not match.
         effect: by label, the label's log-odds minus those with the pattern's score replaced.
-        instead: for replacement `next`, the next best match; None where none is left.
+        others: for replacement `next`, the next best matches; None where none is left.
         evidence: whether the pattern scores at least as much as it does on average, where that is
             known; one that scores less is not shown.
     """
 
     pattern: str
     score: float
-    match: Match | None
+    matches: Mapping[str, Match | None]
     effect: dict[str, float]
-    instead: Match | None = None
+    others: Mapping[str, Match | None] | None = None
     evidence: bool = True
+
+    @property
+    def match(self) -> Match | None:
+        """The pattern's best match."""
+        return self.matches[self.pattern]
+
+    @property
+    def instead(self) -> Match | None:
+        """Its next best match, which stands instead for replacement `next`."""
+        return None if self.others is None else self.others[self.pattern]
 
     def to_dict(self) -> dict[str, Any]:
         """The contribution as plain values."""
@@ -82,16 +90,6 @@ def largest(
     """Of contributions in their order, the first that are evidence, other than none at all."""
     shown = (item for item in contributions if item.evidence and item.effect[target] != 0)
     return tuple(islice(shown, count))
-
-
-def speaking(contributions: Sequence[Contribution], target: str) -> tuple[Contribution, ...]:
-    """Those of a phrase that speak for `target`."""
-    return tuple(item for item in contributions if item.match and item.effect[target] > 0)
-
-
-def spans_of(contributions: Sequence[Contribution]) -> Spans:
-    """Where the phrases are of `contributions`: `start, end`."""
-    return tuple((item.match.start, item.match.end) for item in contributions if item.match)
 
 
 class Span(NamedTuple):
@@ -166,12 +164,7 @@ class DocumentExplanation(Explanation):
     @property
     def reasons(self) -> tuple[Contribution, ...]:
         """The shown contributions of a phrase that speak for the target."""
-        return speaking(self.shown, self.target)
-
-    @property
-    def phrases(self) -> Spans:
-        """Where their phrases are."""
-        return spans_of(self.reasons)
+        return tuple(it for it in self.shown if it.match and it.effect[self.target] > 0)
 
     @property
     def is_wrong(self) -> bool:
@@ -223,7 +216,7 @@ class DocumentExplanation(Explanation):
         """How faithful the marked phrases are or, where none are, what decided."""
         if not self.tokens and not self.shown:
             return "an empty document: only the model's prior decided"
-        if not self.phrases:
+        if not self.reasons:
             return f"no phrase speaks for {self.target}"
         whole = self.probabilities[self.target]
         without, alone = whole - self.comprehensiveness, whole - self.sufficiency

@@ -16,13 +16,7 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.automaton import read_arcs
-from sopa_plugin.interpret.documents import (
-    Contribution,
-    DocumentExplanation,
-    largest,
-    spans_of,
-    speaking,
-)
+from sopa_plugin.interpret.documents import Contribution, DocumentExplanation
 from sopa_plugin.interpret.leave_one_out import (
     LEAST,
     DocumentScores,
@@ -35,7 +29,13 @@ from sopa_plugin.interpret.leave_one_out import (
     log_odds,
 )
 from sopa_plugin.interpret.match import Concordance, Match, Place
-from sopa_plugin.interpret.matching import ArcScores, TopMatches, spell, with_boundaries
+from sopa_plugin.interpret.matching import (
+    ArcScores,
+    DocumentMatches,
+    TopMatches,
+    spell,
+    with_boundaries,
+)
 from sopa_plugin.interpret.patterns import ALIKE, PatternReading, PatternsReading
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
 from sopa_plugin.wfsa import Ends, Semiring, trace
@@ -241,9 +241,10 @@ class Explainer:
             for pattern, ranked in found.items()
         }
 
-    def matches(self, document: Any) -> dict[str, Match | None]:
+    def matches(self, document: Any) -> Mapping[str, Match | None]:
         """The best match of each pattern in one document."""
-        return self._matches(self._read([document]), self.subject.words([document])[0])
+        scored, words = self._read([document]), self.subject.words([document])[0]
+        return DocumentMatches(self.subject, scored, words)
 
     def document(
         self,
@@ -272,9 +273,14 @@ class Explainer:
         for each in (target, against):
             if labels and each is not None and each not in labels:
                 raise UserError(f"no label {each!r}; expected one of {', '.join(labels)}")
-        self._leave_one_out()  # refuses what has no head before anything is read
+        if not labels:
+            self._leave_one_out()  # which refuses what has no head
         scored, words = self._read([document]), self.subject.words([document])[0]
-        matches, scores, ids = self._matches(scored, words), scored.scores, scored.encoded.ids
+        # Best matches first: they tell scores, too.
+        matches, others = DocumentMatches(self.subject, scored, words), None
+        if self.replacement == "next":
+            others = DocumentMatches(self.subject, scored.without_phrases, words)
+        scores, ids = scored.scores, scored.encoded.ids
         logits = self.subject.classify(scored.encoded, scores)
         probabilities = logits.double().softmax(dim=-1)[0].tolist()
         target = target or labels[probabilities.index(max(probabilities))]
@@ -288,28 +294,28 @@ class Explainer:
         effects = leave_one_out(scores, leave_one_out.instead(scored))[0]
         if not len(ids) and self.subject.prior is not None:
             effects[:] = 0.0  # no pattern was asked
-        shown_scores = self.subject.encoder.options.algebra.to_score(scores[0].double()).tolist()
-        by_next = self.replacement == "next"
-        others = self._matches(scored.without_phrases, words) if by_next else {}
+        # shape: [K]; patterns, the largest effect on the target first
+        of_target = effects[:, competing.index(target)]
+        order = np.argsort(-np.abs(of_target), kind="stable")
+        evidence = leave_one_out.evidence(scores)[0]
+        drawn = order[(evidence & (of_target != 0))[order]][:shown]
+        names = self.subject.names
+        for found in (matches, others):
+            if found is not None:
+                found.first = [names[n] for n in drawn.tolist()]
+        shown_scores = self.subject.encoder.options.algebra.to_score(scores[0].double()).cpu()
+        columns = shown_scores.numpy()[order], effects[order], evidence[order]
         contributions = [
             Contribution(
-                name,
-                score,
-                match,
-                dict(zip(competing, effect, strict=True)),
-                others.get(name),
-                usual,
+                names[n], score, matches, dict(zip(competing, effect, strict=True)), others, usual
             )
-            for (name, match), score, effect, usual in zip(
-                matches.items(),
-                shown_scores,
-                effects.tolist(),
-                leave_one_out.evidence(scores)[0].tolist(),
-                strict=True,
+            for n, score, effect, usual in zip(
+                order.tolist(), *(column.tolist() for column in columns), strict=True
             )
         ]
-        contributions.sort(key=lambda item: -abs(item.effect[target]))
-        phrases = spans_of(speaking(largest(contributions, target, shown), target))
+        speaking = drawn[of_target[drawn] > 0]
+        consumed = scored.consumed[scored.width :][: len(ids), speaking]
+        named = np.logical_or.reduce(consumed, axis=1)
         return DocumentExplanation(
             words,
             dict(zip(labels, probabilities, strict=True)),
@@ -318,7 +324,7 @@ class Explainer:
             tuple(contributions),
             shown,
             self.replacement,
-            *faithfulness(self.subject, ids, phrases, labels.index(target)),
+            *faithfulness(self.subject, ids, named, labels.index(target)),
             number,
             against,
             *odds[:, competing.index(target)].tolist(),
@@ -360,7 +366,8 @@ class Explainer:
             strict=True,
         ):
             by_label = dict(zip(labels, effect, strict=True))
-            contribution = Contribution(match.pattern, match.score, match, by_label)
+            matches = {match.pattern: match}
+            contribution = Contribution(match.pattern, match.score, matches, by_label)
             found[match.document].append(contribution)
         for row, each in zip(probabilities.tolist(), found, strict=True):
             yield dict(zip(labels, row, strict=True)), each
@@ -384,7 +391,7 @@ class Explainer:
             after = recurrence.take_epsilons(state)[0, columns]
             after[-1] = step.scores[0, number]
             values.append(tuple(algebra.to_score(after.double()).tolist()))
-        match = self._matches(scored, words, count_boundaries=True)[pattern]
+        match = DocumentMatches(self.subject, scored, words, count_boundaries=True)[pattern]
         tokens = with_boundaries(self.subject, words)
         return StateActivations(pattern, tokens, tuple(values), match)
 
@@ -436,15 +443,6 @@ class Explainer:
         for chunk, scored in self._read_all(documents):
             meter.add(scored, list(islice(labels, len(chunk))))
         return meter.uses()
-
-    def _matches(
-        self, scored: ArcScores, words: Sequence[str], count_boundaries: bool = False
-    ) -> dict[str, Match | None]:
-        """The best match of each pattern in one document."""
-        paths = [path for path in scored.best_paths()[0] if path]
-        size = len(paths)
-        matches = spell(self.subject, paths, [words] * size, [0] * size, None, count_boundaries)
-        return dict.fromkeys(self.subject.names) | {each.pattern: each for each in matches}
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)

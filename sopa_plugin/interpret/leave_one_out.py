@@ -19,9 +19,6 @@ from sopa_plugin.interpret.matching import AFTER, BEFORE, ArcScores
 from sopa_plugin.interpret.subject import Subject
 
 Replacement = Literal["next", "no_match", "zero", "mean"]
-Spans = Sequence[tuple[int, int]]
-"""Where phrases are: the first token, and the one after the last."""
-
 CHUNK = 8192
 """Document vectors that the head sees at once."""
 
@@ -33,6 +30,8 @@ def log_odds(logits: Tensor) -> Tensor:
     """
     if logits.shape[-1] == 1:
         return logits
+    if logits.shape[-1] == 2:
+        return logits - logits.flip(-1)
     others = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
     rest = logits[..., None, :].masked_fill(others, float("-inf")).logsumexp(dim=-1)
     return logits - rest
@@ -171,8 +170,8 @@ class LeaveOneOut:
         """
         if self._usual is None:
             return np.ones(tuple(scores.shape), dtype=bool)
-        vectors = self.subject.document_vectors(scores)[:, list(self.subject.columns)]
-        found: NDArray[np.bool_] = (vectors >= self._usual.to(vectors.device)).cpu().numpy()
+        vectors = self.subject.document_vectors(scores).cpu().numpy()
+        found: NDArray[np.bool_] = vectors[:, self.subject.columns] >= self._usual.cpu().numpy()
         return found
 
     def instead(self, scored: ArcScores) -> Tensor | None:
@@ -227,8 +226,9 @@ class LeaveOneOut:
             scores[pairs, patterns] = torch.where(held, scores[pairs, patterns], instead)
         elif self.replacement == "no_match":
             scores[pairs, patterns] = zero
-        vectors = self.subject.document_vectors(scores).clone()
-        if self._held is not None:
+        vectors = self.subject.document_vectors(scores)
+        if self._held is not None and held.any():
+            vectors = vectors.clone()
             columns = torch.tensor(list(self.subject.columns), device=scores.device)[patterns]
             values = self._held.to(vectors)[patterns]
             vectors[pairs, columns] = torch.where(held, values, vectors[pairs, columns])
@@ -397,24 +397,21 @@ def class_probabilities(
 
 
 def faithfulness(
-    subject: Subject, ids: NDArray[np.int64], spans: Spans, label: int
+    subject: Subject, ids: NDArray[np.int64], named: NDArray[np.bool_], label: int
 ) -> tuple[float, float]:
-    """Whether the words of `spans` are what a class rests on (ERASER, DeYoung et al. 2020).
+    """Whether the words that are `named` are what a class rests on (ERASER, DeYoung et al. 2020).
 
     Arguments:
         subject: a subject with a head.
         ids: the document's tokens, as `Subject.read` gives them.
-        spans: the phrases that an explanation names.
+        named: which of them an explanation names, `[tokens]`.
         label: the class's number.
 
     Returns:
         Comprehensiveness, by how much the probability of the class falls when the words are
         dropped; sufficiency, by how much it falls when they alone are kept.
     """
-    named = np.zeros(len(ids), dtype=bool)
-    for start, end in spans:
-        named[start:end] = True
     special = subject.is_special(ids)
     documents = [ids, ids[~named | special], ids[named | special]]
     whole, without, alone = class_probabilities(subject, documents)[:, label].tolist()
-    return whole - without if spans else 0.0, whole - alone
+    return whole - without, whole - alone

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from sopa_plugin.wfsa import (
     document_scores,
     end_scores,
     first_tokens,
-    spell_out,
     trace,
 )
 
@@ -91,6 +90,8 @@ class ArcScores:
     @torch.no_grad()
     def scores(self) -> Tensor:
         """Document scores `[B, K]` as the encoder's semiring holds them."""
+        if self.path_semiring == self.semiring and "best_matches" in vars(self):
+            return self.best_matches.scores
         return document_scores(self.layout, self.semiring, self.arcs)
 
     @property
@@ -116,10 +117,6 @@ class ArcScores:
         found = self.best_matches
         ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
         return arcs_taken(self.layout, found.steps.cpu().numpy(), ends)
-
-    def best_paths(self) -> list[list[Path | None]]:
-        """The best match of each pattern in each document, `[B][K]`; None where there is none."""
-        return spell_out(self.layout, self.path_arcs, self.best_matches)
 
     @cached_property
     def consumed(self) -> NDArray[np.bool_]:
@@ -231,6 +228,54 @@ def spell(
         states, name = subject.encoder.layout.lengths[path.pattern], subject.names[path.pattern]
         found.append(Match(name, states, next(shown), document, start, end, steps, count))
     return found
+
+
+class DocumentMatches(Mapping[str, Match | None]):
+    """The best match of each pattern in one document, by its name; None where there is none.
+
+    A match is spelt out when one asks for it, and with it all; but those of the patterns `first`
+    without the others.
+
+    Arguments:
+        subject: whose patterns they are.
+        scored: the document alone.
+        words: of the document.
+        count_boundaries: as for `spell`.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        scored: ArcScores,
+        words: Sequence[str],
+        count_boundaries: bool = False,
+    ) -> None:
+        self.first: Sequence[str] = ()
+        self._scored, self._found = scored, scored.best_matches
+        self._spell = partial(spell, subject, count_boundaries=count_boundaries)
+        self._words, self._names = words, subject.names
+        self._spelt: dict[str, Match | None] = {}
+
+    def __getitem__(self, name: str) -> Match | None:
+        if name not in self._spelt:
+            self._spell_out(self.first if name in self.first else self._names)
+        return self._spelt[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def _spell_out(self, names: Sequence[str]) -> None:
+        scored, found = self._scored, self._found
+        wanted = {name: None for name in names if name not in self._spelt}
+        each = np.array([n for n, name in enumerate(self._names) if name in wanted], dtype=int)
+        each = each[found.ends[0].cpu().numpy()[each] >= 0]
+        ends = Ends.of_best(found, scored.path_arcs.offsets, np.zeros_like(each), each)
+        paths = trace(scored.layout, scored.path_arcs, found.steps.cpu().numpy(), ends)
+        matches = self._spell(paths, [self._words] * len(paths), [0] * len(paths))
+        self._spelt |= wanted | {match.pattern: match for match in matches}
 
 
 ALIGNED_AT_ONCE = 1024

@@ -14,7 +14,7 @@ from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.faithfulness import Faithfulness, measure
-from sopa_plugin.interpret.markup import Picture, paint, render, visible
+from sopa_plugin.interpret.markup import Picture, paint, percent, render, visible
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.rules import RulesReading
@@ -153,7 +153,9 @@ class ModelReport(Explanation):
             "accuracy: documents labelled rightly": f"{100 * self.metrics['accuracy']:.1f} %",
             "macro F1: mean over the classes": f"{self.metrics['macro_f1']:.3f}",
             "loss: mean −log probability of the right label": f"{self.metrics['loss']:.3f}",
-            "calibration error": f"{100 * self.metrics['calibration_error']:.1f} %",
+            "calibration error: how far probabilities are off": percent(
+                self.metrics["calibration_error"]
+            ),
             f"documents: {self.read}": f"{int(self.metrics['examples']):,}",
             "patterns": str(len(self.patterns)),
         }

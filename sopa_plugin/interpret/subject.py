@@ -283,7 +283,7 @@ class ModelSubject(Subject):
         model = load_model(folder, accept_changed)
         model.to_device(device)
         subject = cls.of(model, str(folder))
-        subject.prepare()
+        subject.prepare(folder)
         return subject
 
     @classmethod
@@ -307,12 +307,19 @@ class ModelSubject(Subject):
         shared = self.model.embedder, self.model.tokenizer
         return ModelSubject(copy.deepcopy(self.model, {id(each): each for each in shared}))
 
-    def prepare(self) -> None:
-        """Compiles the model, if it can be and is not yet: words are then only looked up."""
+    def prepare(self, folder: str | Path | None = None) -> None:
+        """Compiles the model, if it can be and is not yet: words are then only looked up.
+
+        Where a `folder` has it compiled, that is taken.
+        """
         wanted = self.model.device.type == "cpu" and self.encoder.options.semiring in MAX_SEMIRINGS
         wanted = wanted and "ngrams" not in self.model.tokenizer.model_input_names
         if wanted and self.compiled is None and self.model.reason_not_compiled() is None:
-            self._compiled, self._compiled_at = self.model.to_compiled(), self._versions()
+            from sopa_plugin.compiled import load_compiled
+
+            found = load_compiled(folder, accept_changed=True) if folder else None
+            self._compiled = found or self.model.to_compiled()
+            self._compiled_at = self._versions()
 
     @property
     def compiled(self) -> CompiledClassifier | None:
@@ -333,20 +340,23 @@ class ModelSubject(Subject):
         return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
 
     def read(self, documents: Sequence[str]) -> Encoded:
-        if self.compiled is None:
+        compiled = self.compiled
+        if compiled is None:
             encoded = self.model.encode_texts(documents, new_words=self._new_words)
             return self._embed(encoded.ids, encoded.offsets)
-        return self._look_up(*self.compiled.words.encode(documents)[:2])
+        return self._look_up(compiled, *compiled.words.encode(documents)[:2])
 
     def read_ids(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
-        if self.compiled is None:
+        compiled = self.compiled
+        if compiled is None:
             return self.embed(documents)
-        return self._look_up(*_packed(documents))
+        return self._look_up(compiled, *_packed(documents))
 
-    def _look_up(self, ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> Encoded:
-        """Documents of words whose arc scores the compiled model has."""
-        assert self.compiled is not None
-        table, epsilon = map(torch.from_numpy, (self.compiled.table, self.compiled.epsilon))
+    def _look_up(
+        self, compiled: CompiledClassifier, ids: NDArray[np.int64], offsets: NDArray[np.int64]
+    ) -> Encoded:
+        """Documents of words whose arc scores are known."""
+        table, epsilon = map(torch.from_numpy, (compiled.table, compiled.epsilon))
         rows = table.new_empty(0, self.encoder.get_input_dim())
         index, bounds = torch.from_numpy(ids), torch.from_numpy(offsets)
         return Encoded(rows, index, bounds, ids, (table, epsilon))
@@ -422,6 +432,11 @@ class ModelSubject(Subject):
             yield chunk, self._vectors(torch.tensor([rows[word] for word in chunk]))
 
     def is_special(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.isin(ids, self._around) if self._around else super().is_special(ids)
+
+    @cached_property
+    def _around(self) -> list[int]:
+        """The tokens that the tokenizer puts around documents."""
         tokenizer = self.model.tokenizer
         around = (
             tokenizer.cls_token_id,
@@ -429,11 +444,13 @@ class ModelSubject(Subject):
             tokenizer.bos_token_id,
             tokenizer.eos_token_id,
         )
-        return np.isin(ids, [number for number in around if number is not None])
+        return [number for number in around if number is not None]
 
     def document_vectors(self, scores: Tensor) -> Tensor:
-        # A CNN's filters stand in the order of its windows.
-        return super().document_vectors(scores)[:, np.argsort(self.columns)]
+        vectors = super().document_vectors(scores)
+        if self.encoder is self.model.encoder:
+            return vectors
+        return vectors[:, np.argsort(self.columns)]  # filters stand in the order of their windows
 
     def logits(self, vectors: Tensor) -> Tensor:
         return self.model.head(vectors)  # type: ignore[no-any-return]

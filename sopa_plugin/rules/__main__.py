@@ -6,13 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.cli import (
-    add_accept_changed,
-    add_include_package,
-    check_output,
-    make_parser,
-    run_command,
-)
+from sopa_plugin.cli import add_model_options, check_output, make_parser, run_command
 from sopa_plugin.errors import UserError, visible
 from sopa_plugin.files import write_file
 from sopa_plugin.registry import import_plugins
@@ -81,9 +75,7 @@ def _add_export(export: ArgumentParser) -> None:
         help="a file in the format of the run's own data, on which rules are to fire where "
         "patterns do, instead of the run's train set",
     )
-    export.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
-    add_include_package(export)
-    add_accept_changed(export)
+    add_model_options(export, device=None)
     export.set_defaults(run_command=_export)
 
 

@@ -187,7 +187,14 @@ def spelt(rows: Any) -> list[str]:
 BRIEF = SMALL | {"num_epochs": 6, "lr": 0.05}
 
 
-@parametrize_with_checks([NumberClassifier(**BRIEF), NumberVectorizer(**BRIEF)])
+def known_to_fail(estimator: Any) -> dict[str, str]:
+    reason = "document vectors are float32, whatever the texts"
+    return {"check_transformer_preserve_dtypes": reason}
+
+
+@parametrize_with_checks(
+    [NumberClassifier(**BRIEF), NumberVectorizer(**BRIEF)], expected_failed_checks=known_to_fail
+)
 def test_scikit_learns_own_checks_hold(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 

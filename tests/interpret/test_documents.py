@@ -28,10 +28,12 @@ def explain(words: list[str], places: Places, **values: Any) -> DocumentExplanat
         Contribution(
             f"2-{n}",
             0.5,
-            Match(
-                f"2-{n}", 2, 0.5, 0, start, end,
-                tuple(Step("main_path", 0, 0.5, at, words[at]) for at in range(start, end)),
-            ),
+            {
+                f"2-{n}": Match(
+                    f"2-{n}", 2, 0.5, 0, start, end,
+                    tuple(Step("main_path", 0, 0.5, at, words[at]) for at in range(start, end)),
+                ),
+            },
             {"no": -effect, "yes": effect},
         )
         for n, (start, end, effect) in enumerate(places, start=1)
@@ -138,7 +140,7 @@ def test_a_phrase_marks_what_loops_and_epsilons_did() -> None:
     match = Match("5-1", 5, 0.5, 0, 0, 4, steps)
     found = DocumentExplanation(
         ("un", "##funny", "so", "<b>"), {"no": 0.1, "yes": 0.9}, "yes", None,
-        (Contribution("5-1", 0.5, match, {"no": -1, "yes": 1}),), 9, "zero", 0, 0,
+        (Contribution("5-1", 0.5, {"5-1": match}, {"no": -1, "yes": 1}),), 9, "zero", 0, 0,
     )  # fmt: skip
     cell = ElementTree.fromstring(f"<div>{found.html_body()}</div>").find(".//td/span[@dir]")
     assert "".join(cell.itertext()) == "ε unfunny ↻so <b>"

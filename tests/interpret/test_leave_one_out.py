@@ -13,6 +13,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.leave_one_out import LeaveOneOut, fires_in, log_odds
 from sopa_plugin.interpret.matching import ArcScores
+from sopa_plugin.wfsa import spell_out
 
 
 def test_log_odds_of_two_classes_are_the_difference_of_scores() -> None:
@@ -124,7 +125,10 @@ def test_the_next_best_match_lies_before_the_phrase_or_behind_it(
     subject = make_explainer(**options).subject
     algebra = subject.encoder.options.algebra
     scored = ArcScores.of(subject, subject.read(documents))
-    paths, others = scored.best_paths(), scored.without_phrases.best_paths()
+    paths, others = (
+        spell_out(each.layout, each.path_arcs, each.best_matches)
+        for each in (scored, scored.without_phrases)
+    )
     found = 0
     for number, words in enumerate(documents):
         for pattern, path in enumerate(paths[number]):

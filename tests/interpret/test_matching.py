@@ -12,7 +12,15 @@ import pytest
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.matching import ArcScores, spell
-from sopa_plugin.wfsa import Ends, Semiring, end_scores, first_tokens, k_best_matches, trace
+from sopa_plugin.wfsa import (
+    Ends,
+    Semiring,
+    end_scores,
+    first_tokens,
+    k_best_matches,
+    spell_out,
+    trace,
+)
 from sopa_plugin.wfsa.semirings import SumProduct
 
 OPTIONS: list[dict[str, Any]] = [
@@ -56,7 +64,7 @@ def test_every_match_is_aligned_as_the_exact_search_aligns_it(
     assert trace(layout, arcs, steps, ends) == list(wanted)
     assert first_tokens(layout, steps, ends).tolist() == starts.tolist()
     best = [[next(iter(each), None) for each in patterns] for patterns in exact]
-    assert scored.best_paths() == best
+    assert spell_out(layout, arcs, scored.best_matches) == best
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -110,7 +118,8 @@ def test_positions_leave_boundary_tokens_out_and_words_name_them(
 ) -> None:
     subject = make_explainer(boundary_tokens=True, self_loops="none", epsilons=False).subject
     words = ("good",)
-    ((*_, path),) = ArcScores.of(subject, subject.read([words])).best_paths()
+    scored = ArcScores.of(subject, subject.read([words]))
+    ((*_, path),) = spell_out(scored.layout, scored.path_arcs, scored.best_matches)
     (match,) = spell(subject, [path], [words], [0])
     assert len(match.steps) == 4
     assert 0 <= match.start <= match.end <= 1
