@@ -150,28 +150,53 @@ MORE_TOKENS: list[dict[str, Any]] = [
 ]
 SIGNS = [*[None] * 6, "!", "?", "*", "+", "{2}", "{1,2}", "{0,2}", "{2,}", "{,2}", "{1,3}"]
 WORDS = ["a", "b", "Not", "good", "GOOD", "7", "1,000", "ten", "3rd", ".", "!", "--", "x1", "Paris"]
+WORDS += ["İ", "½", "٣", "1/2", "3.", "±2", "ǅ", "🙂", "a" * 120]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_token_patterns_fire_where_spacy_says_on_one_of_its_spans(
     seed: int, tmp_path: Path
 ) -> None:
-    spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
     draw = random.Random(seed)
     patterns = []
     for _ in range(120):
-        tokens = [dict(draw.choice(TOKENS)) for _ in range(draw.randint(1, 5))]
+        tokens = [dict(draw.choice([*TOKENS, *MORE_TOKENS])) for _ in range(draw.randint(1, 5))]
         signs = [draw.choice(SIGNS) for _ in tokens]
         patterns.append(
             [t | ({"OP": sign} if sign else {}) for t, sign in zip(tokens, signs, strict=True)]
         )
+    texts = [[draw.choice(WORDS) for _ in range(draw.randint(0, 12))] for _ in range(80)]
+    assert_as_spacy(patterns, texts, tmp_path)
+
+
+GAPS: list[dict[str, Any]] = [
+    *({"OP": "*"}, {"OP": "+"}, {"LOWER": {"NOT_IN": ["b"]}, "OP": "*"}, {"OP": "{2,5}"}),
+    *({"IS_PUNCT": False, "OP": "+"}, {"LENGTH": 1, "OP": "{3,}"}, {"TEXT": "c", "OP": "!"}),
+]
+
+
+def test_gaps_of_up_to_a_thousand_tokens_are_as_spacy_has_them(tmp_path: Path) -> None:
+    patterns = [[{"LOWER": "a"}, gap, {"LOWER": {"IN": ["b", "d"]}}] for gap in GAPS]
+    texts = [
+        ["a", *random.Random(length).choices(filling, k=length), "b", "e"]
+        for length in (3, 100, 1000)
+        for filling in ("c", "c.", "77x", "cb")
+    ]
+    assert_as_spacy(patterns, texts, tmp_path)
+
+
+def assert_as_spacy(
+    patterns: Sequence[Sequence[dict[str, Any]]], texts: Sequence[Sequence[str]], folder: Path
+) -> None:
+    """Every rule that is not refused fires where spaCy's Matcher does, on one of its spans."""
+    spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
     rows = [{"label": "x", "id": str(n), "pattern": p} for n, p in enumerate(patterns)]
-    rules = Rules.examine(write(tmp_path / "rules.jsonl", *map(json.dumps, rows)))
+    rules = Rules.examine(write(folder / "rules.jsonl", *map(json.dumps, rows)))
     assert {reason.rpartition(": ")[2] for _, reason in rules.faults} <= {
         "make one of its tokens sure"
     }
-    texts = [[draw.choice(WORDS) for _ in range(draw.randint(0, 12))] for _ in range(80)]
     spans = RuleMatcher(rules.rules).spans(texts)
+    assert any(each is not None for spanned in spans for each in spanned)
     vocabulary = spacy.blank("en").vocab
     documents = [spacy.tokens.Doc(vocabulary, words=text) for text in texts]
     for number, rule in enumerate(rules.rules):
