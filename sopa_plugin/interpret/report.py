@@ -41,7 +41,7 @@ def chart(lines: Sequence[Line], across: str, up: str, note: tuple[float, str] |
     """Lines over two axes, whose names are `across` and `up`; a note at a place of the first."""
     places = [place for line in lines for place, _ in line.points]
     values = [value for line in lines for _, value in line.points]
-    left, low = min(places), min(values)
+    left, low, whole = min(places), min(values), all(place.is_integer() for place in places)
     right, high = max(*places, left + 1e-9), max(*values, low + 1e-9)
     wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
@@ -56,7 +56,7 @@ def chart(lines: Sequence[Line], across: str, up: str, note: tuple[float, str] |
         "chart.svg",
         lines=drawn,
         box=(LEFT, TOP, wide, tall),
-        x_ticks=[(x(each), each) for each in _ticks(left, right)],
+        x_ticks=[(x(each), each) for each in _ticks(left, right, whole)],
         y_ticks=[(y(each), each) for each in _ticks(low, high)],
         names=(across, up),
         note=note and (x(note[0]), note[1]),
@@ -64,10 +64,11 @@ def chart(lines: Sequence[Line], across: str, up: str, note: tuple[float, str] |
     return Picture(WIDTH, HEIGHT, elements)
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers from `low` to `high`, five steps apart at most."""
+def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
+    """Round numbers from `low` to `high`, five steps apart at most; `whole` ones if asked."""
     size = 10.0 ** math.floor(math.log10(high - low))
     step = next(size * each for each in (0.2, 0.5, 1, 2) if high - low <= 5.001 * size * each)
+    step = max(step, 1.0) if whole else step
     return [step * n for n in range(math.ceil(low / step), math.floor(high / step + 1e-6) + 1)]
 
 

@@ -215,8 +215,15 @@ def test_a_chart_lies_within_its_box() -> None:
     assert len(root.findall(".//{*}circle")) == 3
     ticks = {each.text for each in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"0", "5", "10", "1", "2", "3", "it", "kept"} <= ticks
-    flat = chart([Line("", "", [(1.0, 0.5), (2.0, 0.5)])], "a", "b", None)
-    check_static(ElementTree.fromstring(flat.svg("Chart")))
+    flat = ElementTree.fromstring(
+        chart([Line("", "", [(1.0, 0.5), (2.0, 0.5)])], "a", "b", None).svg("Chart")
+    )
+    check_static(flat)
+    assert [each.text for each in flat.iterfind("{*}text[@text-anchor='middle']")] == [
+        "1",
+        "2",
+        "a",
+    ]
 
 
 def test_the_calibration_curve_has_a_dot_for_each_bin_with_documents(
