@@ -14,6 +14,7 @@ from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
     columns,
+    fold,
     joined,
     mark,
     number,
@@ -311,29 +312,30 @@ class DocumentExplanation(Explanation):
             *self._underlined(color),
             "",
         ]
-        rows = []
-        phrases = [columns(visible(item.match.phrase)) for item in self.shown if item.match]
-        wide = min(40, max([10, *phrases]))
-        for rank, item in enumerate(self.shown, start=1):
+        table = [("phrase", "next best")]
+        for item in self.shown:
+            other = visible(item.instead.phrase) if item.instead else "– its mean"
+            table.append((visible(item.match.phrase) if item.match else "(no match)", other))
+        wide, beside = (max(map(columns, column)) for column in zip(*table, strict=True))
+        wide = min(40, wide)
+        fits = 38 + wide + beside <= get_terminal_size().columns
+        told = [
+            phrase
+            if self.replacement != "next"
+            else padded(phrase, wide if fits else 0)
+            + ("  " if fits else f"\n{'':38}")
+            + (paint(other, "muted", color) if n else other)
+            for n, (phrase, other) in enumerate(table)
+        ]
+        rows = [f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  {told[0]}"]
+        for rank, (item, phrase) in enumerate(zip(self.shown, told[1:], strict=True), start=1):
             value = item.effect[self.target]
-            phrase = visible(item.match.phrase) if item.match else "(no match)"
-            if self.replacement == "next":
-                other = visible(item.instead.phrase) if item.instead else "– its mean"
-                phrase = f"{padded(phrase, wide)}  {paint(other, 'muted', color)}"
             figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
             rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
-        if rows:
-            heads = (
-                padded("phrase", wide) + "  next best" if self.replacement == "next" else "phrase"
-            )
+        if self.shown:
             compared = f"contributions against the same document {REPLACED[self.replacement]}"
-            lines += [
-                f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  {heads}",
-                *rows,
-                "",
-                compared,
-            ]
-        return "\n".join([*lines, visible(self.about)])
+            lines += [*rows, "", fold(compared)]
+        return "\n".join([*lines, fold(visible(self.about))])
 
     def _bars(self, color: bool) -> list[str]:
         """Probabilities as bars, where there are more than two labels."""
@@ -440,7 +442,8 @@ class DocumentExplanations(Explanation):
 
     @property
     def title(self) -> str:
-        return f"{len(self.documents)} documents"
+        first = shorten(self.documents[0].text, 60)
+        return f"{len(self.documents)} documents, the first: {first}"
 
     def to_dict(self) -> dict[str, Any]:
         return {"documents": [each.to_dict() for each in self.documents]}

@@ -25,15 +25,15 @@ CHECKED, CHUNK = 100, 64
 """Documents over which one measures, spread evenly over the set; how many are read at once."""
 
 RANKED_BY = {
-    "next": "phrases, against the next best match",
-    "no_match": "phrases, against no match",
-    "zero": "phrases, against zero",
-    "mean": "phrases, against the mean",
+    "next": "phrases: next best match",
+    "no_match": "phrases: no match",
+    "zero": "phrases: zero",
+    "mean": "phrases: mean",
     "leave_one_word_out": "leaving out one word",
     "gradient": "gradient × input",
     "random": "random spans",
 }
-"""What ranks words, as it is told."""
+"""What ranks words, as it is told; of phrases, what their contributions compare with."""
 
 _FIGURES = "comprehensiveness", "sufficiency"
 

@@ -13,6 +13,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
     columns,
+    fold,
     joined,
     number,
     padded,
@@ -263,17 +264,19 @@ class Concordance(Explanation):
         heads = [f"{number(p.match.score):>7} {visible(_labels(p))}" for p in self.places]
         phrases = [visible(place.match.phrase) for place in self.places]
         size, wide = (max(map(columns, each), default=0) for each in (heads, phrases))
-        room = max(10, (get_terminal_size().columns - size - min(wide, 40) - 4) // 2)
+        room = get_terminal_size().columns - size - 4
+        wide = max(10, min(wide, 40, room // 3))
+        room = max(10, (room - wide) // 2)
         lines = []
         for place, head, phrase in zip(self.places, heads, phrases, strict=True):
             left, right = visible(place.before)[-room:], visible(place.after)
             left = " " * (room - columns(left)) + left
             look = side(place.is_right - 0.5)
-            middle = padded(phrase, min(wide, 40))
+            middle = padded(shorten(phrase, wide), wide)
             head = paint(padded(head, size), look, color)
             line = f"{head}  {left} {paint(middle, 'strong', color)} {shorten(right, room)}"
             lines.append(line.rstrip())
-        return "\n".join([self.about, *lines])
+        return "\n".join([fold(self.about), *lines])
 
 
 def _labels(place: Place) -> str:

@@ -17,6 +17,7 @@ from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
     columns,
+    fold,
     number,
     padded,
     paint,
@@ -215,8 +216,8 @@ class PatternReading:
             lines[0] += "  " + paint(self.verdict, side(self.sign), color)
         lines[0] += paint("  " + "  ".join(self.facts[:2]), "muted", color)
         for facts in (self.use_facts, self.habits):
-            lines += [paint("  " + " · ".join(facts), "muted", color)] * bool(facts)
-        lines += [f"  {visible(self.gloss)}"] * bool(self.gloss)
+            lines += [paint(fold("  " + " · ".join(facts), 4), "muted", color)] * bool(facts)
+        lines += [fold(f"  {visible(self.gloss)}", 4)] * bool(self.gloss)
         rows = [
             {state: visible(" ".join(column.texts("[ε]"))) for state, column in row.items()}
             for row in self.rows()
@@ -396,7 +397,9 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         if any(pattern.effect for pattern in self):
             head += f"; effects against the same document {REPLACED[self.replacement]}"
         legend = "word ↻word    consumed by a self-loop      [ε]  epsilon, no word consumed"
-        return "\n\n".join([f"{head}\n{legend}", *(each.to_text(color) for each in self)])
+        return "\n\n".join(
+            [f"{fold(head)}\n{fold(legend)}", *(each.to_text(color) for each in self)]
+        )
 
     def to_svg(self) -> str:
         """The cards, as many beside each other as fit."""

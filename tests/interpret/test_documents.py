@@ -213,3 +213,27 @@ def test_a_file_is_titled_by_its_document() -> None:
     assert title in found.to_html().split("<body")[0]
     assert title in found.to_svg()
     assert len(found.title) <= 66
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tables_and_sentences_fit_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, make_explainer: Callable[..., Explainer]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    words = ["the", "film", "is", "not", "funny", ",", "never", "dull", "and", "very", "good"]
+    explainer = make_explainer("next")
+    found = explainer.document(words)
+    assert len(found.shown) == 5
+    lines = found.to_text().splitlines()
+    assert max(map(len, lines)) <= width
+    phrases = [item.instead.phrase for item in found.shown if item.instead]
+    assert phrases
+    assert all(any(line.endswith(phrase) for line in lines) for phrase in phrases)
+    lines = explainer.patterns([words], k=1).to_text().splitlines()
+    assert max(map(len, lines)) <= max(width, 70)
+
+
+def test_titles_name_documents() -> None:
+    one, two = (explain([word], [(0, 1, 0.5)]) for word in ("fine", "dull"))
+    assert one.title == "yes: fine"
+    assert DocumentExplanations((one, two)).title == "2 documents, the first: fine"

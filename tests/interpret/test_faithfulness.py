@@ -110,7 +110,7 @@ def test_several_runs_are_one_table(explainer: Explainer) -> None:
     one, two = (measure(explainer, "tiny", [words]) for words in (WORDS, ["bad", "good", "bad"]))
     both = one.joined(two)
     assert both.about == "over 2 documents of 2 runs, mean ± standard deviation"
-    (row,) = (row for row in both.rows if row[0] == "phrases, against no match")
+    (row,) = (row for row in both.rows if row[0] == "phrases: no match")
     aopc = [each.curves["no_match"].mean(axis=2)[0] for each in (one, two)]
     mean, spread = np.mean(aopc, axis=0)[1], np.std(aopc, axis=0, ddof=1)[1]
     assert row[2] == f"{mean:.3f} ± {spread:.3f}".replace("-", "−")
