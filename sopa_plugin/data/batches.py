@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int64]
 Batch = dict[str, Tensor]
+Text = str | Sequence[str]
+"""A text, or its words where they are split already; a tokenizer may split these once more."""
 
 EVALUATION_BATCH = 256
 EVALUATION_TOKENS = 2**14  # of a padded batch: bounds the memory of an evaluation
@@ -50,7 +52,7 @@ class Documents:
     @classmethod
     def encode(
         cls,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         tokenizer: PreTrainedTokenizerBase,
         labels: Sequence[int] | None = None,
         new_words: NewWords | None = None,
@@ -153,19 +155,24 @@ class Documents:
         return batch
 
 
+def are_split(texts: Sequence[Text]) -> bool:
+    """Whether they are words rather than texts; they are all one or all the other."""
+    return len(texts) > 0 and not isinstance(texts[0], str)
+
+
 def _token_ids(
-    texts: list[str], tokenizer: PreTrainedTokenizerBase, new_words: NewWords
+    texts: list[Any], tokenizer: PreTrainedTokenizerBase, new_words: NewWords
 ) -> list[list[int]]:
     """What calling the tokenizer gives, in half the time where it is one of `tokenizers`."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    split, backend = are_split(texts), getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        found: list[list[int]] = tokenizer(texts, verbose=False)["input_ids"]
-        return found
+        given = tokenizer(texts, is_split_into_words=split, verbose=False)
+        return given["input_ids"]  # type: ignore[no-any-return]
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = tokenizer.split_special_tokens
     with splitting():
-        ids = [encoding.ids for encoding in backend.encode_batch_fast(texts)]
+        ids = [encoding.ids for encoding in backend.encode_batch_fast(texts, split)]
     numbered = getattr(tokenizer, "numbered", None)  # of one that tells unknown words apart
     if numbered is None:
         return ids

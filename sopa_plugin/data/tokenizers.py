@@ -365,7 +365,7 @@ def make_tokenizer(
     )
 
 
-def in_batches(texts: Iterable[str], size: int = 1000) -> Iterator[list[str]]:
+def in_batches(texts: Iterable[Any], size: int = 1000) -> Iterator[list[Any]]:
     """The texts, some at a time; a column of `datasets` is slow one by one."""
     if isinstance(texts, Sequence):
         for start in range(0, len(texts), size):

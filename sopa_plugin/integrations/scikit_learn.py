@@ -109,9 +109,9 @@ class SopaEstimator(BaseEstimator):
             data.write_text("".join(f"{row}\n" for row in rows))
             dataset = {"type": "text", "train": str(data), "dev_size": self.dev_size}
             dataset |= {"test_size": 0, "empty_text": "drop"}
-            config = self._config(len(texts)) | {"dataset": dataset}
-            folder = self.folder or Path(temporary, "run")
-            self.model_: Model = train_model(config, folder, self._overrides())
+            config = {**self._config(len(texts)), "dataset": dataset}
+            run = self.folder or Path(temporary, "run")
+            self.model_: Model = train_model(config, run, self._overrides())
         self.classes_: NDArray = classes
         return self
 
@@ -178,8 +178,7 @@ class SopaClassifier(ClassifierMixin, SopaEstimator):
 
     def predict(self, X: Sequence[str]) -> NDArray:
         """The most probable class of each text."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]  # type: ignore[no-any-return]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]  # type: ignore[no-any-return]
 
 
 class SopaVectorizer(TransformerMixin, SopaEstimator):
@@ -216,8 +215,8 @@ def _texts(X: Sequence[str]) -> list[str]:
 def _names(classes: NDArray) -> list[str]:
     """What classes are called in the model: numbers where their own names would be none."""
     names = [str(each) for each in classes.tolist()]
-    hidden = {"", "-1", "-100"}  # how others mark a text without a label
-    plain = all(name == name.strip() and name not in hidden for name in names)
+    # -1 and -100 are how others mark a text without a label
+    plain = all(name == name.strip() and name not in ("", "-1", "-100") for name in names)
     return names if plain and len(set(names)) == len(names) else [*map(str, range(len(names)))]
 
 

@@ -14,8 +14,6 @@ from torch.nn import functional
 from sopa_plugin.encoders import Packed, PackedSeq2VecEncoder, Seq2VecEncoder, offsets_of, pad
 from sopa_plugin.registry import fill_defaults, imported_only
 
-Features = dict[str, Any]
-
 
 class SopaPooling(Module):
     """Encodes token embeddings by a `Seq2VecEncoder`, soft patterns if it is not said otherwise.
@@ -35,7 +33,7 @@ class SopaPooling(Module):
         self.encoder = fill_defaults(Seq2VecEncoder, {"type": "sopa", **encoder})
         self.seq2vec = Seq2VecEncoder.from_params(self.encoder, input_dim=input_dim)
 
-    def forward(self, features: Features, **kwargs: Any) -> Features:
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Adds `sentence_embedding [batch, output_dim]` of `token_embeddings [batch, tokens, dim]`.
 
         Tokens are those of the `attention_mask`, padded on either side, or with
@@ -58,12 +56,10 @@ class SopaPooling(Module):
         """Numbers of a sentence embedding: one for each pattern."""
         return self.seq2vec.get_output_dim()
 
-    def save(
-        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
-    ) -> None:
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Writes config and weights into a folder."""
         self.save_config(output_path)
-        self.save_torch_weights(output_path, safe_serialization=safe_serialization)
+        self.save_torch_weights(output_path, kwargs.get("safe_serialization", True))
 
     @classmethod
     def load(  # type: ignore[override]
@@ -72,22 +68,16 @@ class SopaPooling(Module):
         """What `save` wrote, in a folder or on the Hub; nothing is imported because it says so."""
         of_hub = ("token", "cache_folder", "revision", "local_files_only")
         where = {key: kwargs[key] for key in of_hub if key in kwargs} | {"subfolder": subfolder}
-        config = cls.load_config(model_name_or_path, **where)
         with imported_only():
-            module = cls(**config)
-        loaded: Any = cls.load_torch_weights(model_name_or_path, model=module, **where)
-        return loaded  # type: ignore[no-any-return]
+            module = cls(**cls.load_config(model_name_or_path, **where))
+        cls.load_torch_weights(model_name_or_path, model=module, **where)
+        return module
 
 
 class StaticTokens(StaticEmbedding):
     """`StaticEmbedding` that gives the vector of each token, where that gives a text's mean."""
 
-    @classmethod
-    def of(cls, static: StaticEmbedding) -> Self:
-        """The word vectors of a `StaticEmbedding`, and its tokenizer."""
-        return cls(static.tokenizer, static.embedding.weight.detach(), base_model=static.base_model)
-
-    def forward(self, features: Features, **kwargs: Any) -> Features:
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Adds `token_embeddings [batch, tokens, dim]` and their `attention_mask`."""
         ids: Tensor = features["input_ids"]
         offsets = functional.pad(features["offsets"], (0, 1), value=len(ids))
@@ -97,4 +87,5 @@ class StaticTokens(StaticEmbedding):
     @classmethod
     def load(cls, *args: Any, **kwargs: Any) -> Self:
         """What `save` wrote."""
-        return cls.of(super().load(*args, **kwargs))
+        static = super().load(*args, **kwargs)
+        return cls(static.tokenizer, static.embedding.weight.detach())

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 class SopaPipe(Pipe):
     """Fills `doc.cats` and `doc.spans` by the model of a run, whose encoder is `sopa` or `cnn`.
 
-    The model reads spaCy's tokens. Each pattern that is among those which contribute most to a
-    document's label has a span: its best match, labelled with the class that it speaks for; the
-    span's id is the pattern's name. The group's `attrs` hold the matches' `scores`, and by how much
-    each raises its class's log-odds (`contributions`).
+    The model reads spaCy's tokens. Of the patterns that contribute most to a document's label each
+    has a span: its best match, labelled with the class that it speaks for, its id the pattern's
+    name. `attrs` of the group hold the matches' `scores` and, in log-odds, `contributions`.
 
     Arguments of `add_pipe`'s config:
         spans_key: where the spans are in `doc.spans`.
@@ -46,7 +45,7 @@ class SopaPipe(Pipe):
 
     @property
     def explainer(self) -> Explainer:
-        """What reads the model, which is its `subject.model`."""
+        """What reads the model, its `subject.model`."""
         if self._explainer is None:
             raise UserError(f"{self.name}: no model yet; take that of a run with from_disk(FOLDER)")
         return self._explainer
@@ -70,14 +69,11 @@ class SopaPipe(Pipe):
                 self.get_error_handler()(self.name, self, docs, error)
 
     def _annotate(self, docs: list[Doc]) -> None:
-        import numpy as np
-
         subject: Any = self.explainer.subject
         given = [[token.text for token in doc] for doc in docs]
         read = subject.model.tokenizer(given, is_split_into_words=True, verbose=False)
-        encoded = subject.embed([np.array(ids, dtype=np.int64) for ids in read["input_ids"]])
         words = [read.tokens(number) for number in range(len(docs))]
-        found = self.explainer.contributions(encoded, words, self.shown)
+        found = self.explainer.contributions(subject.read(given), words, self.shown)
         for number, (doc, (cats, phrases)) in enumerate(zip(docs, found, strict=True)):
             doc.cats |= cats
             places, spans = read.word_ids(number), []
@@ -96,8 +92,7 @@ class SopaPipe(Pipe):
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
         """How right the labels are, as spaCy's `textcat` has it."""
         options = {"labels": self.labels, "multi_label": False, **kwargs}
-        scores: dict[str, Any] = Scorer.score_cats(examples, "cats", **options)
-        return scores
+        return dict(Scorer.score_cats(examples, "cats", **options))
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Saves the model in a folder, which `load_model` reads too."""
@@ -127,6 +122,5 @@ class SopaPipe(Pipe):
         from sopa_plugin.interpret import Explainer
         from sopa_plugin.models import model_from_bytes
 
-        model: Any = model_from_bytes(data)
-        self._explainer = Explainer.from_model(model)
+        self._explainer = Explainer.from_model(model_from_bytes(data))  # type: ignore[arg-type]
         return self

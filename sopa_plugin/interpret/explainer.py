@@ -258,7 +258,7 @@ class Explainer:
         """Why a document gets its label.
 
         Arguments:
-            document: a text, or tokens for a bare encoder.
+            document: a text or its words, tokens for a bare encoder.
             target: the label to explain; the predicted one by default.
             gold: the document's own label, if known.
             shown: how many of the largest contributions to draw.

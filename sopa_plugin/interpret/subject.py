@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from sopa_plugin.compiled import CompiledClassifier
+    from sopa_plugin.data.batches import Text
     from sopa_plugin.models import Model, TextClassifier
     from sopa_plugin.rules import Rules
 
@@ -234,7 +235,7 @@ class EncoderSubject(Subject):
 
 
 class ModelSubject(Subject):
-    """A `TextClassifier` whose encoder is `sopa` or `cnn`. Documents are texts.
+    """A `TextClassifier` whose encoder is `sopa` or `cnn`. Documents are texts, or their words.
 
     Arguments:
         model: the classifier; it is put into evaluation mode.
@@ -339,9 +340,11 @@ class ModelSubject(Subject):
         given = self.model.config.rules
         return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
 
-    def read(self, documents: Sequence[str]) -> Encoded:
+    def read(self, documents: Sequence[Any]) -> Encoded:
+        from sopa_plugin.data.batches import are_split
+
         compiled = self.compiled
-        if compiled is None:
+        if compiled is None or are_split(documents):
             encoded = self.model.encode_texts(documents, new_words=self._new_words)
             return self._embed(encoded.ids, encoded.offsets)
         return self._look_up(compiled, *compiled.words.encode(documents)[:2])
@@ -390,11 +393,13 @@ class ModelSubject(Subject):
         ngrams = None if ngrams is None else ngrams.to(ids.device)
         return embed(self.model.embedder, ids, mask, ngrams)
 
-    def words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
+    def words(self, documents: Sequence[Text]) -> list[tuple[str, ...]]:
+        from sopa_plugin.data.batches import are_split
+
         tokenizer, texts = self.model.tokenizer, list(documents)
         if not texts:
             return []
-        found = tokenizer(texts, verbose=False)
+        found = tokenizer(texts, is_split_into_words=are_split(texts), verbose=False)
         if not tokenizer.is_fast:
             return [tuple(tokenizer.convert_ids_to_tokens(ids)) for ids in found["input_ids"]]
         return [tuple(_spelt(text, found[number])) for number, text in enumerate(texts)]
@@ -474,7 +479,7 @@ def _packed(
     return ids, np.cumsum([0, *(len(document) for document in documents)])
 
 
-def _spelt(text: str, encoding: Encoding) -> Iterator[str]:
+def _spelt(text: Text, encoding: Encoding) -> Iterator[str]:
     """Tokens as the text has them, pieces of one of its words marked; special ones by name."""
     reached, within = -1, None
     for token, (start, stop), word in zip(
@@ -483,7 +488,8 @@ def _spelt(text: str, encoding: Encoding) -> Iterator[str]:
         if stop == start:
             yield token
             continue
-        piece = text[start:stop]
+        whole: Any = text if isinstance(text, str) or word is None else text[word]
+        piece = whole[start:stop]
         goes_on = start == reached and word == within and not piece[0].isspace()
         # A piece may begin with the blank before it; a no-break space is part of a word.
         yield CONTINUES * goes_on + piece.strip(whitespace)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 from transformers import (
     AutoTokenizer,
@@ -15,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from sopa_plugin.data.batches import Text
 from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords
 from sopa_plugin.data.tokenizers import normalized
 from sopa_plugin.errors import UserError
@@ -42,13 +44,14 @@ class OpenVocabularyTokenizer(PreTrainedTokenizerFast):
         """What numbers unknown words."""
         return UnknownWords.from_json(self.init_kwargs["unknown_words"])
 
-    def numbered(self, text: str, ids: Sequence[int], new_words: NewWords) -> list[int]:
+    def numbered(self, text: Text, ids: Sequence[int], new_words: NewWords) -> list[int]:
         """The `ids` of a text's tokens, those of unknown words made the numbers that tell them."""
         if self.unk_token_id not in ids:
             return list(ids)
-        offsets = self.backend_tokenizer.encode(text, add_special_tokens=False).offsets
+        split = not isinstance(text, str)
+        encoding = self.backend_tokenizer.encode(text, None, split, add_special_tokens=False)
         numbers = list(ids)
-        for place, word in self._unknown(ids, [text[start:stop] for start, stop in offsets]):
+        for place, word in self._unknown(ids, _spelt(text, encoding)):
             numbers[place] = self.by_answers.number(word, new_words)
         return numbers
 
@@ -60,14 +63,8 @@ class OpenVocabularyTokenizer(PreTrainedTokenizerFast):
         rows = found["input_ids"] if several else [found["input_ids"]]
         ngrams: list[list[list[int]]] = []
         for number, encoding in enumerate(found.encodings or ()):
-            given = texts[number]
-            words = (
-                [given[start:stop] for start, stop in encoding.offsets]
-                if isinstance(given, str)
-                else [given[place] if place is not None else "" for place in encoding.word_ids]
-            )
             ngrams.append([])
-            for place, word in self._unknown(rows[number], words):
+            for place, word in self._unknown(rows[number], _spelt(texts[number], encoding)):
                 rows[number][place], *of_word = self.by_answers.entry(word)
                 ngrams[-1].append([sum(encoding.attention_mask[:place]), *of_word])
         if self.by_answers.ngram_buckets:
@@ -94,6 +91,14 @@ class OpenVocabularyTokenizer(PreTrainedTokenizerFast):
         for place, (each, word) in enumerate(zip(ids, words, strict=True)):
             if each == unknown:
                 yield place, normalized(backend, word)
+
+
+def _spelt(text: Text, encoding: Encoding) -> list[str]:
+    """The tokens as the text has them; those that were put around it are empty."""
+    if isinstance(text, str):
+        return [text[start:stop] for start, stop in encoding.offsets]
+    places = zip(encoding.word_ids, encoding.offsets, strict=True)
+    return ["" if word is None else text[word][start:stop] for word, (start, stop) in places]
 
 
 class RuleTokenizer(OpenVocabularyTokenizer):

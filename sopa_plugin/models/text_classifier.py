@@ -25,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 from sopa_plugin.compiled import CompiledClassifier, save_compiled
 from sopa_plugin.compiled.classifier import SEMIRINGS
 from sopa_plugin.compiled.words import WithUnknown, words_of
-from sopa_plugin.data.batches import Batch, Documents, Integers, evaluation_batches
+from sopa_plugin.data.batches import Batch, Documents, Integers, Text, evaluation_batches
 from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.embedders import configured
 from sopa_plugin.encoders import (
@@ -180,7 +180,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
     def encode_texts(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         labels: Sequence[int] | None = None,
         new_words: NewWords | None = None,
     ) -> Documents:
@@ -268,7 +268,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         """Batches whose memory is bounded, each of documents of like length."""
         return evaluation_batches(documents.lengths)
 
-    def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
+    def log_probabilities(self, texts: Sequence[Text]) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`."""
         documents = self.encode_texts(texts)
         logits = self.logits(documents, self.evaluation_batches(documents))

@@ -47,7 +47,7 @@ def static() -> Any:
 
 
 def static_model() -> Any:
-    words = StaticTokens.of(static())
+    words = StaticTokens(static().tokenizer, static().embedding.weight.detach())
     modules = [words, SopaPooling(words.get_embedding_dimension(), PATTERNS)]
     return SentenceTransformer(modules=modules, device="cpu")
 

@@ -35,13 +35,17 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["words", "words and n-grams"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that is saved, its patterns as they were drawn."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("run")
+    (folder / "vectors.txt").write_text("good 1 0 .5\nbad -1 0 .5\nfilm 0 1 0\na 0 .1 .9\n")
+    embedder = {"type": "static", "vectors": str(folder / "vectors.txt"), "unknown": "random"}
+    if request.param == "words and n-grams":
+        embedder |= {"own_rows": True, "ngram_buckets": 50}
     params = {
-        "embedder": {"type": "static", "embedding_dim": 5},
+        "embedder": embedder,
         "encoder": {"type": "sopa", "patterns": {"3": 4, "2": 4}},
         "head": {"type": "linear"},
     }
@@ -69,6 +73,7 @@ def read(doc: Any, key: str = "sopa") -> list[tuple[Any, ...]]:
 def test_a_document_has_the_labels_of_its_tokens(nlp: Any, run: Path) -> None:
     docs = [nlp(text) for text in TEXTS]
     joined = [" ".join(token.text for token in doc if not token.is_space) for doc in docs]
+    assert len({each.cats["no"] for each in docs[:3]}) == 3
     for doc, answer in zip(docs, predict_texts(run, joined), strict=True):
         assert doc.cats == pytest.approx(answer["probabilities"], abs=1e-6)
 

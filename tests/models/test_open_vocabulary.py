@@ -240,3 +240,20 @@ def test_a_tokenizer_saved_under_its_former_name_is_read(tmp_path: Path) -> None
     read = AutoTokenizer.from_pretrained(tmp_path)
     assert isinstance(read, RuleTokenizer)
     assert dict(read("a b")) == {"input_ids": [2, 1], "attention_mask": [1, 1]}
+
+
+def test_words_that_are_split_already_are_read_as_the_text_is(vectors: str) -> None:
+    model = built(vectors)
+    texts = ["the film was zorks", "beautifull , horribel", "", "1987 zork zork"]
+    split = [text.split() for text in texts]
+    expected = model.log_probabilities(texts)
+    assert len({*expected[:, 0].tolist()}) == 4
+    np.testing.assert_allclose(model.log_probabilities(split), expected, rtol=1e-6)
+    explainer = Explainer.from_model(model)
+    for text, words in zip(texts, split, strict=True):
+        alone, given = explainer.document(text), explainer.document(words)
+        assert given.tokens == alone.tokens == tuple(words)
+        assert given.to_dict() == alone.to_dict()
+    called = model.tokenizer(split, is_split_into_words=True, padding=True, return_tensors="pt")
+    logits = model(**called).logits.log_softmax(-1).detach().numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
