@@ -48,7 +48,8 @@ def embed_once(
     accelerator.wait_for_everyone()
     vectors = _map(file, "r+", shape)
     batches = list(model.evaluation_batches(documents))
-    mine = batches[accelerator.local_process_index :: _local_processes(accelerator)]
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
+    mine = batches[accelerator.local_process_index :: processes]  # of this machine
     model.embedder.eval()
     silent = None if accelerator.is_main_process else True
     for numbers in tqdm(mine, desc="embedding once for all epochs", disable=silent, leave=False):
@@ -64,8 +65,3 @@ def _map(file: Path, mode: Literal["w+", "r+", "r"], shape: tuple[int, int]) -> 
     if 0 in shape:  # a memory map cannot be empty
         return np.zeros(shape, dtype=np.float32)
     return np.memmap(file, dtype=np.float32, mode=mode, shape=shape)
-
-
-def _local_processes(accelerator: Accelerator) -> int:
-    """Processes of this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))

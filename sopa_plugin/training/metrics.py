@@ -14,9 +14,9 @@ Metrics = dict[str, Any]
 BINS = 15  # of the probability of the predicted class, for the calibration error
 _LARGEST_SHOWN = 20  # classes of a confusion matrix that a terminal can show
 ValidationMetric = Literal["-loss", "+accuracy", "+macro_f1"]
+"""A metric of the dev set; the sign says whether smaller (-) or larger (+) is better."""
 EpochMetric = Literal["-loss", "+accuracy", "+macro_f1", "+epoch"]
 """What says which epoch is the best: a figure of dev, or that it is the last."""
-"""A metric of the dev set; the sign says whether smaller (-) or larger (+) is better."""
 
 
 def classification_metrics(
