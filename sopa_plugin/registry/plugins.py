@@ -23,7 +23,7 @@ from sopa_plugin.registry.problems import ConfigError
 GROUP = "sopa_plugin.plugins"
 
 logger = logging.getLogger(__name__)
-_imported: list[str] = []
+_imported: dict[str, None] = {}  # in their order
 _imports: ContextVar[bool] = ContextVar("imports", default=True)
 
 
@@ -41,12 +41,12 @@ def import_plugins(packages: Sequence[str] = ()) -> None:
         except Exception as error:
             logger.warning("plugin '%s' (%s) is left out: %s", point.name, point.value, error)
         else:
-            _remember(point.module)
+            _imported[point.module] = None
     if packages and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for package in packages:
         _import_with_submodules(package)
-        _remember(package)
+        _imported[package] = None
 
 
 def imported_plugins() -> list[str]:
@@ -105,11 +105,6 @@ def _entry_points() -> Iterator[EntryPoint]:
         if points and installed.metadata["Name"] not in seen:
             seen.add(installed.metadata["Name"])
             yield from points
-
-
-def _remember(package: str) -> None:
-    if package not in _imported:
-        _imported.append(package)
 
 
 def _import_with_submodules(name: str) -> None:

@@ -117,20 +117,16 @@ def cosine_with_warmup(
     return get_cosine_schedule_with_warmup(optimizer, round(warmup * total_steps), total_steps)  # type: ignore[no-any-return]
 
 
-_TORCH: dict[str, type[LRScheduler]] = {
-    "constant": lr_scheduler.ConstantLR,
-    "cosine_annealing": lr_scheduler.CosineAnnealingLR,
-    "cosine_annealing_warm_restarts": lr_scheduler.CosineAnnealingWarmRestarts,
-    "cyclic": lr_scheduler.CyclicLR,
-    "exponential": lr_scheduler.ExponentialLR,
-    "linear": lr_scheduler.LinearLR,
-    "multi_step": lr_scheduler.MultiStepLR,
-    "one_cycle": lr_scheduler.OneCycleLR,
-    "polynomial": lr_scheduler.PolynomialLR,
-    "step": lr_scheduler.StepLR,
-}
-for _name, _scheduler in _TORCH.items():
-    Scheduler.register(_name)(_scheduler)
+Scheduler.register("constant")(lr_scheduler.ConstantLR)
+Scheduler.register("cosine_annealing")(lr_scheduler.CosineAnnealingLR)
+Scheduler.register("cosine_annealing_warm_restarts")(lr_scheduler.CosineAnnealingWarmRestarts)
+Scheduler.register("cyclic")(lr_scheduler.CyclicLR)
+Scheduler.register("exponential")(lr_scheduler.ExponentialLR)
+Scheduler.register("linear")(lr_scheduler.LinearLR)
+Scheduler.register("multi_step")(lr_scheduler.MultiStepLR)
+Scheduler.register("one_cycle")(lr_scheduler.OneCycleLR)
+Scheduler.register("polynomial")(lr_scheduler.PolynomialLR)
+Scheduler.register("step")(lr_scheduler.StepLR)
 
 _EVERY_STEP: tuple[Any, ...] = (
     lr_scheduler.OneCycleLR,
