@@ -141,14 +141,16 @@ class ArcScores:
 
         What is left to a pattern is its next best match, before that phrase or behind it.
         """
-        index = self.arcs.index
-        # shape: [M, R]
-        of_phrase = torch.from_numpy(self.consumed).to(index.device)
-        of_phrase = of_phrase[:, self.layout.patterns_of_scores]
+        index, layout = self.arcs.index, self.layout
+        consumed = torch.from_numpy(self.consumed).to(index.device)
         every = torch.arange(len(index), device=index.device)
 
         def without(arcs: Arcs, semiring: str) -> Arcs:
-            scores = arcs.scores[index].masked_fill(of_phrase, Semiring.named(semiring).zero)
+            scores = arcs.scores[index]
+            for block in (*layout.main_path, *layout.loops):
+                if block:
+                    inside = consumed[:, block.first_pattern :]
+                    scores[:, block.columns].masked_fill_(inside, Semiring.named(semiring).zero)
             return arcs._replace(scores=scores, index=every)
 
         arcs = path_arcs = without(self.arcs, self.semiring)
