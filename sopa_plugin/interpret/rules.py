@@ -198,9 +198,9 @@ class _Side:
         few = 1e-6 * self.own
         means = (self.vectors + few) / (self.fires[:, None] + few.sum(dim=1, keepdim=True))
         for votes, fires in zip((means @ self.votes.T).tolist(), self.fires.tolist(), strict=True):
-            second, best = sorted(votes)[-2:]
-            label = self.subject.labels[votes.index(best)] if best > second else None
-            yield Doing(label, (best - second) / VOTE, fires)
+            best = votes.index(max(votes))
+            lead = votes[best] - max(votes[:best] + votes[best + 1 :], default=0.0)
+            yield Doing(self.subject.labels[best] if lead > 0 else None, lead / VOTE, fires)
 
 
 def _changes(began: _Side, now: _Side, rules: Sequence[int]) -> dict[int, list[ArcChange]]:

@@ -208,6 +208,14 @@ def test_the_rules_stand_in_pages_too(run: Path, tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "report.json").read_text())["rules"]) == 2
 
 
+def test_a_rule_of_the_only_label_has_its_vote(tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("cheap\tgood\n")
+    subject = ModelSubject(Rules.read(tmp_path / "one.tsv").to_model(["cheap"]))
+    reading = by_name(subject, ["cheap", "dear"])["good/1"]
+    assert (reading.after.label, reading.after.fires) == ("good", 1)
+    assert reading.after.votes == pytest.approx(1, abs=0.03)
+
+
 def test_a_model_without_rules_has_none_to_read(rules: Rules) -> None:
     model: Any = rules.to_model(["a"], tokenizer="whitespace")
     model.config.rules = None
