@@ -34,11 +34,13 @@ EXTRAS = {
     "sentence-transformers": ["sentence-transformers>=6,<7"],
     "spacy": ["spacy>=3.8,<4"],
     "onnx": ["onnx>=1.18", "onnxruntime>=1.20"],
+    "ray": ["ray[data]>=2.40"],
 }
 EXTRAS["integrations"] = [
     *EXTRAS["sentence-transformers"],
     *EXTRAS["spacy"],
     *EXTRAS["onnx"],
+    *EXTRAS["ray"],
     "onnxscript",  # torch's own exporter, which is to refuse patterns
 ]
 EXTRAS["dev"] = [

@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sopa_plugin.api import evaluate_model, predict_texts, train_model
+    from sopa_plugin.api import BatchPredictor, evaluate_model, predict_texts, train_model
     from sopa_plugin.models import load_model
 
-__all__ = ["evaluate_model", "load_model", "predict_texts", "train_model"]
+__all__ = ["BatchPredictor", "evaluate_model", "load_model", "predict_texts", "train_model"]
 
 __version__ = "0.1.0"
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError, require
+from sopa_plugin.files import check_folder, digests_of
+from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
     from sopa_plugin.models import Model
@@ -143,3 +145,47 @@ def load_predictor(
     model = load_model(folder, accept_changed)
     model.to_device(device)
     return model
+
+
+class BatchPredictor:
+    """Answers batches of columns: for `map(batched=True)` of datasets, `map_batches` of Ray Data.
+
+    It pickles without its model, which each process loads when it is first called.
+
+    Arguments:
+        folder: of a run, or of any saved model.
+        text_column: of the text; None in it is a document with no token.
+        device: as for `load_predictor`.
+        packages: to be imported first, where the model has parts of them.
+
+    Raises `UserError` where there is no such folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        text_column: str = "text",
+        device: str | None = None,
+        packages: Sequence[str] = (),
+    ) -> None:
+        self.folder, self.text_column = Path(folder).absolute(), text_column
+        self.device, self.packages = device, tuple(packages)
+        check_folder(self.folder, "give the folder of a finished run")
+        self.files = digests_of(self.folder)  # datasets keeps answers of equal pickles
+        self._model: Predictor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_model": None}
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The batch with `label` and `probability_…` of each class, named as by `predict`."""
+        from sopa_plugin.data.stream import answer_columns, free_name
+
+        if self._model is None:
+            import_plugins(self.packages)
+            self._model = load_predictor(self.folder, self.device)
+        texts = ["" if text is None else text for text in batch[self.text_column]]
+        labels, found = self._model.labels, probabilities(self._model, texts)
+        best = np.array([labels[number] for number in found.argmax(axis=1)], object)
+        names = (free_name(name, batch) for name in answer_columns(labels))
+        return {**batch, **dict(zip(names, [best, *found.T], strict=True))}

@@ -154,7 +154,7 @@ def check_folder(folder: Path, expected: str) -> None:
 
 def write_digests(folder: Path, files: Iterable[Path]) -> None:
     """Notes what `files` of a folder hold, beside those that are noted already."""
-    noted = _digests(folder) | {file.name: _digest(file) for file in files}
+    noted = digests_of(folder) | {file.name: _digest(file) for file in files}
     write_file(folder / DIGESTS, json.dumps(noted, indent=1) + "\n")
 
 
@@ -164,7 +164,7 @@ def check_digests(folder: Path) -> None:
     Raises:
         UserError: one holds something else now, or cannot be read.
     """
-    for name, digest in _digests(folder).items():
+    for name, digest in digests_of(folder).items():
         file = folder / Path(name).name  # never outside the folder
         if file.exists() and _digest(file) != digest:
             raise UserError(
@@ -173,7 +173,8 @@ def check_digests(folder: Path) -> None:
             )
 
 
-def _digests(folder: Path) -> dict[str, str]:
+def digests_of(folder: Path) -> dict[str, str]:
+    """What `write_digests` noted in a folder, by the names of its files."""
     file = folder / DIGESTS
     if not file.exists():
         return {}

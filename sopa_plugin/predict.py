@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -20,10 +23,12 @@ from sopa_plugin.cli import (
     run_command,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import is_same_file, written_aside
+from sopa_plugin.files import digests_of, is_same_file, read_json, write_file, written_aside
 from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
+    import argparse
+
     from sopa_plugin.data.stream import Documents
 
 
@@ -38,12 +43,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         "has its answer too.",
     )
     parser.add_argument("run", help="the folder of a finished run, or of any saved model")
-    parser.add_argument("-i", "--input", metavar="FILE", help="read this file instead of stdin")
-    parser.add_argument("-O", "--output", metavar="FILE", help="write this file instead of stdout")
+    parser.add_argument(
+        "-i", "--input", metavar="FILE", help="read this file, or all of a folder, not stdin"
+    )
+    parser.add_argument(
+        "-O",
+        "--output",
+        metavar="FILE",
+        help="write this file instead of stdout; for a folder, a folder with an answer to each "
+        "file, of which those that are there are not made again",
+    )
     add_input(parser, "--format")
     add_model_options(parser, "the compiled model on the CPU, else a GPU if there is one")
     args = parser.parse_args(argv)
     import_plugins(args.include_package)
+    if args.input and Path(args.input).is_dir():
+        predict_shards(args, Path(args.input))
+        return
     with ExitStack() as files:
         source, documents = files.enter_context(open_input(args, args.input))
         _check_output(args.output, source, documents.form, args.force)
@@ -60,6 +76,43 @@ def predict_stream(model: Predictor, documents: Documents, output: BinaryIO) -> 
     for written in documents.answered(partial(probabilities, model), model.labels):
         output.write(written)
         output.flush()
+
+
+def predict_shards(args: argparse.Namespace, source: Path) -> None:
+    """Answers every file of a folder that is text or a table, in a folder of answers.
+
+    An answer takes its name only once it is whole and is not made again, so that the same command
+    goes on where it was killed. Of several processes (`RANK` of `WORLD_SIZE`) each takes its share.
+    """
+    from sopa_plugin.data.stream import format_of
+
+    if args.output is None or Path(args.output).resolve() == source.resolve():
+        raise UserError(f"{source}: is a folder; name another one for the answers with -O")
+    target = Path(args.output)
+    shards = [each for each in sorted(source.iterdir()) if each.is_file() and each.name[0] != "."]
+    answers = {target / _answer_name(each.name): each for each in shards if format_of(each.name)}
+    if not answers:
+        raise UserError(f"{source}: no file in it ends in .csv, .tsv, .jsonl, .parquet or .txt")
+    target.mkdir(parents=True, exist_ok=True)
+    asked = {"model": digests_of(Path(args.run)), "text_column": args.text_column}
+    noted = target / ".sopa_plugin.json"
+    if noted.exists() and not args.force and read_json(noted, "what was asked") != asked:
+        raise UserError(f"{target}: has answers of another model or column; name another with -O")
+    write_file(noted, json.dumps(asked))
+    rank, processes = (int(os.environ.get(*each)) for each in (("RANK", 0), ("WORLD_SIZE", 1)))
+    model: Predictor | None = None
+    for answer in list(answers)[rank::processes]:
+        if answer.exists() and not args.force:
+            continue
+        model = model or load_predictor(args.run, args.device, args.accept_changed)
+        with ExitStack() as files:
+            _, documents = files.enter_context(open_input(args, str(answers[answer])))
+            predict_stream(model, documents, _open_output(str(answer), files))
+
+
+def _answer_name(shard: str) -> str:
+    """What the answer to a file is called: as the file, but that to text ends in .jsonl."""
+    return re.sub(r"(\.txt)(\.gz)?$", r"\1.jsonl\2", shard, flags=re.IGNORECASE)
 
 
 def _check_output(path: str | None, source: BinaryIO, form: str, force: bool) -> None:

@@ -94,17 +94,16 @@ class Documents(ABC):
         return text or ""
 
     def _free(self, name: str, taken: Collection[str]) -> str:
-        free = self._names.get(name, name)  # as in the rows before
-        while free in taken:
-            self._names[name] = free = f"predicted_{free}"
+        before = self._names.get(name, name)  # as in the rows before
+        free = free_name(before, taken)
+        if free != before:
+            self._names[name] = free
             logger.warning("%s: has its own %r; the answer is %r", self.name, name, free)
         return free
 
     def _columns(self, taken: Collection[str], labels: Sequence[str]) -> list[str]:
         """The columns of answers in a table."""
-        return [
-            self._free(each, taken) for each in ("label", *map("probability_{}".format, labels))
-        ]
+        return [self._free(each, taken) for each in answer_columns(labels)]
 
 
 class Lines(Documents):
@@ -363,6 +362,18 @@ def open_documents(
             if message == str(error):
                 raise
             raise UserError(message) from error
+
+
+def answer_columns(labels: Sequence[str]) -> list[str]:
+    """The columns of answers: the label, then each one's probability."""
+    return ["label", *map("probability_{}".format, labels)]
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name of an answer beside columns that have names already."""
+    while name in taken:
+        name = f"predicted_{name}"
+    return name
 
 
 def format_of(name: str) -> str | None:

@@ -43,6 +43,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("sentence-transformers", "sentence_transformers"),
         ("spaCy", "spacy"),
         ("ONNX", "onnxruntime"),
+        ("datasets, Ray Data", "ray"),
     ],
 )
 def test_the_paragraph_runs(
