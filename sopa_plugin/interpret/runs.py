@@ -79,7 +79,7 @@ class RunReader:
         if data is None:
             found = self._own
         else:
-            found = {split: dataset_reader(self.folder).read_file(data, labels)}
+            found = {split: dataset_reader(self.folder, data).read_file(data, labels)}
         if split not in found:
             raise UserError(
                 f"the run's data have no {split} set; expected one of {', '.join(found)}"
@@ -101,6 +101,11 @@ class RunReader:
             left_out = len(numbers) - len(kept)
             logger.warning("%d texts are left out, of labels that the model has not", left_out)
         return [text for text, _ in kept], [label for _, label in kept]
+
+    def _train(self, data: str | None) -> tuple[list[str], list[int]]:
+        """The run's train set; beside a model that was saved by itself, `data` instead."""
+        found = None if (self.folder / CONFIG).exists() else data
+        return self.examples(found, "train", unlabelled=True)
 
     @cached_property
     def _own(self) -> Mapping[str, Any]:
@@ -146,9 +151,7 @@ class RunReader:
         """Every place where a pattern fires in `split` or `data`, by what it scores on train."""
         self.check_names([name])
         texts, gold = self.examples(data, split, unlabelled=True)
-        threshold = self.explainer.thresholds(self.examples(None, "train", unlabelled=True)[0])[
-            name
-        ]
+        threshold = self.explainer.thresholds(self._train(data)[0])[name]
         return self.explainer.where(texts, gold, {name: threshold})[name]
 
     def rules(self, data: str | None, split: str) -> RulesReading:
@@ -160,7 +163,7 @@ class RunReader:
     ) -> ModelReport:
         """The whole model: patterns over its train set, documents of `split` or `data`."""
         texts, gold = self.examples(data, split)
-        name, (train, _) = self.folder.resolve().name, self.examples(None, "train", True)
+        name, (train, _) = self.folder.resolve().name, self._train(data)
         self._take_means(True)
         told: dict[str, Any] = {"read": f"the {split} set" if data is None else Path(data).name}
         if self.subject.rules.rules:

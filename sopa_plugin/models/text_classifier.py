@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
+from huggingface_hub import HfApi
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
@@ -39,6 +42,7 @@ from sopa_plugin.encoders import (
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models.model import (
+    CONFIG_FILE,
     Model,
     check_weights,
     load_tokenizer,
@@ -55,6 +59,23 @@ MOST_LOOKED_AT = 2000
 """Texts that a model which begins as rules looks at, at most."""
 
 _ROWS_AT_ONCE = 4096
+_CARD = """\
+---
+pipeline_tag: text-classification
+library_name: transformers
+tags: [sopa_plugin, soft-patterns]
+---
+A text classifier that needs the Python package sopa_plugin (`pip install .` in a clone of its
+repository). In place of `MODEL` put the name of this repository.
+
+```python
+from transformers import pipeline
+
+import sopa_plugin.models  # makes the model known to transformers
+
+classify = pipeline("text-classification", model="MODEL")
+```
+"""
 _NEW = 1 << 40  # ids of no vocabulary
 _MEANS = "document_vector_means"  # key of the record in config.json
 
@@ -359,13 +380,49 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
     to_matcher = to_compiled  # its former name, kept for one release
 
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """As in transformers, with the tokenizer where the model has it."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if getattr(self, "tokenizer", None) is not None:
+            self.tokenizer.save_pretrained(save_directory)
+
+    def push_to_hub(  # type: ignore[override]  # no shards, and tags are the card's
+        self,
+        repo_id: str,
+        *,
+        commit_message: str = "Upload model",
+        private: bool | None = None,
+        token: bool | str | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+    ) -> str:
+        """Uploads all that `save` writes, with a card that says what to install; the commit's URL.
+
+        The card and the figures are those of the run that the model was loaded from, if any.
+        """
+        hub, run = HfApi(token=token), Path(self.name_or_path or "")
+        repo_id = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with TemporaryDirectory() as written:
+            folder = Path(written)
+            (folder / "README.md").write_text(_CARD, encoding="utf-8")
+            for file in (run / "README.md", run / "metrics.json"):
+                if self.name_or_path and file.is_file() and (run / CONFIG_FILE).is_file():
+                    shutil.copy(file, folder)
+            self.save(folder)
+            options: Any = {"revision": revision, "create_pr": create_pr}
+            return str(
+                hub.upload_folder(
+                    repo_id=repo_id, folder_path=folder, commit_message=commit_message, **options
+                )
+            )
+
     def save(self, folder: Path) -> None:
         """Writes the model and its tokenizer, as `save_pretrained` does, and it compiled if it can.
 
         The folder is there already.
         """
         with _no_progress_bar():
-            self.save_pretrained(folder)
+            super().save_pretrained(folder)
         tokenizer_files = self.tokenizer.save_pretrained(folder)
         if self.reason_not_compiled() is None:
             save_compiled(self.to_compiled(), folder)

@@ -52,7 +52,7 @@ the dev set{% endif %}.
 {% endif %}
 
 Parameters: {{ total }}, of which trained: {{ trainable }}. Everything measured is in \
-`metrics.json`, the whole config in `experiment.json`.
+`metrics.json`.
 
 ## Use
 

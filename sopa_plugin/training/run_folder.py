@@ -400,8 +400,19 @@ def is_run_folder(path: Path) -> bool:
 
 
 def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
-    """What reads the data that a run was trained on, or other data at `path` in their form."""
-    params = read_config(run).get("dataset")
+    """What reads the data that a run was trained on, or other data at `path` in their form.
+
+    Beside a model that was saved by itself there are none, and others are read as `text`.
+    """
+    if (run / CONFIG).exists():
+        params = read_config(run).get("dataset")
+    elif path is not None:
+        params = {"type": "text"}
+    else:
+        raise UserError(
+            f"{run}: has a model, and no {CONFIG} to say what it was trained on; where there is "
+            "the option --data, give a file of texts and labels with it"
+        )
     if not isinstance(params, dict):
         raise UserError(f"{run / CONFIG}: no dataset in it; expected the config of a run")
     if path is not None:
