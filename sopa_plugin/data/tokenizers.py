@@ -67,8 +67,9 @@ class Tokenizer(Registrable):
     ) -> PreTrainedTokenizerBase:
         """A tokenizer for documents like `train` and `dev`.
 
-        `pretrained_words` are the words that have a frozen vector (see `TokenEmbedder`), most
-        frequent first where the vector file is so ordered; none where vectors are trained.
+        `pretrained_words` are the words that a file has a vector for (see `TokenEmbedder`), most
+        frequent first where the vector file is so ordered. The words of documents come first; how
+        many ids these are, `init_kwargs` hold as `document_ids`, where others follow.
         """
         raise NotImplementedError
 
@@ -189,8 +190,8 @@ class WhitespaceTokenizer(Tokenizer):
             `train`: those of the training documents;
             `train_dev`: and those of the development documents (the paper's experiments);
             `vectors`: and the first `max_pretrained_words` of the vector file, so that a word
-            first seen at prediction has its vector too; needs frozen vectors;
-            null: `vectors` where the embedder has frozen vectors from a file, else `train`.
+            first seen at prediction has its vector too; needs a file;
+            null: `vectors` where the embedder has vectors from a file, else `train`.
         max_pretrained_words: How many words of the vector file to take at most.
         min_count: Words rarer than this in the documents are left out.
     """
@@ -220,9 +221,8 @@ class WhitespaceTokenizer(Tokenizer):
             pretrained = list(islice(single, self.max_pretrained_words))
         if self.vocabulary == "vectors" and not pretrained:
             raise UserError(
-                "tokenizer.vocabulary is 'vectors', but the embedder has no frozen vectors from a "
-                "file. Name a vector file and freeze it (embedder.vectors, embedder.trainable: "
-                "false), or choose 'train' or 'train_dev'."
+                "tokenizer.vocabulary is 'vectors', but the embedder has no vectors from a file. "
+                "Name one (embedder.vectors), or choose 'train' or 'train_dev'."
             )
         if pretrained or self.vocabulary == "train_dev":
             self._count(dev, counts)
@@ -232,9 +232,12 @@ class WhitespaceTokenizer(Tokenizer):
                 f"tokenizer: the vocabulary has no word: none of the {len(counts)} distinct words "
                 f"of the documents comes {self.min_count} times or more (tokenizer.min_count)"
             )
-        return make_tokenizer(
+        tokenizer = make_tokenizer(
             [*frequent, *pretrained], bool(self.lowercase), self.pre_tokenizer(), self.max_tokens
         )
+        if pretrained:
+            tokenizer.init_kwargs["document_ids"] = len({PADDING, UNKNOWN, *frequent})
+        return tokenizer
 
     @staticmethod
     def pre_tokenizer() -> pre_tokenizers.PreTokenizer:

@@ -16,7 +16,7 @@ from sopa_plugin.embedders.token_embedder import TokenEmbedder
 
 
 def pretrained_words(params: Mapping[str, Any]) -> Iterator[str]:
-    """Words that the embedder has frozen vectors for."""
+    """Words that the embedder has vectors of a file for."""
     return _kind(params).pretrained_words(_arguments(params))
 
 

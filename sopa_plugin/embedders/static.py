@@ -43,7 +43,8 @@ class StaticEmbedder(TokenEmbedder):
         whiten: How far the file's vectors are decorrelated over the vocabulary, before they are
             scaled: 0 not at all, 1 fully; see `whitened`. Not in the paper.
         embedding_dim: Dimension of the vectors; null takes the file's, or 300 without a file.
-        trainable: Whether the vectors are trained; null trains only random ones.
+        trainable: Whether the vectors of the training texts' words are trained, from those of the
+            file on; null trains only random ones.
         normalize: Scale each vector to unit length, as in the paper (trained vectors start so).
         unknown: The vector of `[UNK]` and of words that the file lacks: `zero`, the `mean` of the
             others (not where these are whitened, and so have none), or `random` ones as long as
@@ -54,8 +55,9 @@ class StaticEmbedder(TokenEmbedder):
             added to the vector of a word that the file lacks, also of one first seen at prediction
             (fastText; Bojanowski et al., TACL 2017). They begin as what gives the words of the file
             their vectors best (Zhao et al., EMNLP 2018), and are trained. 0 does without; about
-            20,000 are enough. Needs `own_rows`.
-        num_rows: Number of words with a row that is trained; handed over.
+            20,000 are enough. Needs `own_rows`, or vectors that are trained.
+        num_rows: Number of words with a row that is trained; handed over. null, as in models of
+            before: the table itself is trained.
     """
 
     handed_over: ClassVar[frozenset[str]] = frozenset({"num_embeddings", "num_rows"})
@@ -79,9 +81,10 @@ class StaticEmbedder(TokenEmbedder):
         self.normalize = normalize
         self.unknown = unknown
         weight = torch.empty(num_embeddings, embedding_dim or DEFAULT_DIM)
-        self.weight = nn.Parameter(weight, requires_grad=_is_trainable(vectors, trainable))
+        in_place = num_rows is None and _is_trainable(vectors, trainable)
+        self.weight = nn.Parameter(weight, requires_grad=in_place)
         self.own_rows: OwnRows | None = None
-        if own_rows:
+        if own_rows or num_rows is not None:
             self.own_rows = OwnRows(weight, num_rows or 0, ngram_buckets)
         self.reset_parameters()
 
@@ -107,10 +110,11 @@ class StaticEmbedder(TokenEmbedder):
         """Arguments that need a file where none is named, or do not go together."""
         if params.get("member") is not None and params.get("vectors") is None:
             yield "member", "expected only together with `vectors`, an archive that holds it"
-        if params.get("own_rows") and _is_trainable(params.get("vectors"), params.get("trainable")):
+        trainable = _is_trainable(params.get("vectors"), params.get("trainable"))
+        if params.get("own_rows") and trainable:
             yield "own_rows", "expected only with frozen `vectors`; here all rows are trained"
-        if params.get("ngram_buckets") and not params.get("own_rows"):
-            yield "ngram_buckets", "expected only together with `own_rows: true`"
+        if params.get("ngram_buckets") and not (params.get("own_rows") or trainable):
+            yield "ngram_buckets", "expected together with `own_rows: true` or trained vectors"
         whiten = params.get("whiten", 0)
         if whiten and params.get("vectors") is None:
             yield (
@@ -122,9 +126,9 @@ class StaticEmbedder(TokenEmbedder):
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """The words of the file, if its vectors are frozen."""
+        """The words of the file."""
         vectors = params.get("vectors")
-        if vectors is not None and not _is_trainable(vectors, params.get("trainable")):
+        if vectors is not None:
             yield from VectorFile(vectors, params.get("member")).words()
 
     @classmethod
@@ -153,10 +157,13 @@ class StaticEmbedder(TokenEmbedder):
                     f"found {dim}; leave it out"
                 )
             dim = file_dim
+        trainable = _is_trainable(vectors, params.get("trainable"))
+        if trainable or params.get("own_rows"):
+            resolved["num_rows"] = 0  # as long as the file is not read
         return resolved | {
             "num_embeddings": len(tokenizer),
             "embedding_dim": dim or DEFAULT_DIM,
-            "trainable": _is_trainable(vectors, params.get("trainable")),
+            "trainable": trainable,
         }
 
     @torch.no_grad()
@@ -193,12 +200,18 @@ class StaticEmbedder(TokenEmbedder):
             self.weight.copy_(functional.normalize(self.weight, dim=1))
         if tokenizer.pad_token_id is not None:
             self.weight[tokenizer.pad_token_id] = 0
-            lacking[tokenizer.pad_token_id] = False
         if self.own_rows is None:
             return {}
-        self.own_rows = OwnRows(self.weight, int(lacking.sum()), self.own_rows.ngram_buckets)
+        if vectors is None:
+            lacking[:] = True
+        trained = lacking.clone()
+        if not params.get("own_rows"):
+            trained[: document_ids(tokenizer)] = True
+        if tokenizer.pad_token_id is not None:
+            trained[tokenizer.pad_token_id] = lacking[tokenizer.pad_token_id] = False
+        self.own_rows = OwnRows(self.weight, int(trained.sum()), self.own_rows.ngram_buckets)
         words = {row: word for word, row in rows.items() if " " not in word}  # no words, but rows
-        self.own_rows.start(lacking, words, self.weight)
+        self.own_rows.start(trained, lacking, words, self.weight)
         return {"num_rows": self.own_rows.num_rows}
 
     def _unknown_vectors(self, known: Tensor, count: int) -> Tensor:
@@ -214,7 +227,8 @@ class StaticEmbedder(TokenEmbedder):
 class OwnRows(nn.Module):
     """What is learned of words beyond vectors that stay as they are: a row each, and n-grams.
 
-    Gradients are sparse: a training step costs what the rows of its batch cost.
+    Gradients may be sparse (`learned.sparse`), as our trainer has them: then a training step costs
+    what the rows of its batch cost.
 
     Arguments:
         weight: the vectors that stay, `[num_embeddings, dim]`, of which only the shape counts.
@@ -223,69 +237,84 @@ class OwnRows(nn.Module):
 
     Attributes:
         slots: the row of each word, `[num_embeddings]`; 0 is of those without one, and stays zero.
-        rows: `[num_rows + 1, dim]`.
-        ngrams: the n-grams' vectors `[ngram_buckets + 1, dim]`, of 0 zero; None without.
-        word_ngrams: those of the words with a row, `[num_rows + 1, MOST_NGRAMS]`.
+        learned: the rows, from 1 on, and then the n-grams' vectors.
+        members: of the words with a row, that row and those of their n-grams,
+            `[num_rows + 1, 1 + MOST_NGRAMS]`; without n-grams `[num_rows + 1, 1]`.
     """
 
     slots: Tensor
-    word_ngrams: Tensor
+    members: Tensor
 
     def __init__(self, weight: Tensor, num_rows: int, ngram_buckets: int) -> None:
         super().__init__()
         num_embeddings, dim = weight.shape
         self.num_rows, self.ngram_buckets = num_rows, ngram_buckets
         self.register_buffer("slots", torch.zeros(num_embeddings, dtype=torch.int32))
-        self.rows = nn.Embedding(num_rows + 1, dim, padding_idx=0, sparse=True)
-        self.ngrams: nn.EmbeddingBag | None = None
-        if ngram_buckets:
-            self.ngrams = nn.EmbeddingBag(
-                ngram_buckets + 1, dim, mode="mean", padding_idx=0, sparse=True
-            )
-            word_ngrams = torch.zeros(num_rows + 1, MOST_NGRAMS, dtype=torch.int32)
-            self.register_buffer("word_ngrams", word_ngrams)
+        count, width = 1 + num_rows + ngram_buckets, 1 + MOST_NGRAMS if ngram_buckets else 1
+        self.learned = nn.EmbeddingBag(
+            *(count, dim),
+            mode="sum",
+            padding_idx=0,
+            _weight=torch.zeros(count, dim),  # else random numbers would be drawn
+        )
+        members = torch.zeros(num_rows + 1, width, dtype=torch.int32)
+        members[:, 0] = torch.arange(num_rows + 1)
+        self.register_buffer("members", members)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Nothing is learned yet."""
-        for each in self.parameters():
-            nn.init.zeros_(each)
+        nn.init.zeros_(self.learned.weight)
+
+    @property
+    def ngrams(self) -> Tensor:
+        """Vectors of n-grams, `[1 + ngram_buckets, dim]`; the first is of none."""
+        return self.learned.weight[self.num_rows :]
 
     def forward(self, vectors: Tensor, input_ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
         """`vectors [..., dim]` of `input_ids [...]`, with what is learned of the words.
 
-        `ngrams [words, 1 + MOST_NGRAMS]`: of some of the tokens, that have no row.
+        `ngrams [words, 1 + MOST_NGRAMS]`: of some of the tokens, beside their rows.
         """
-        slots = self.slots[input_ids]
-        vectors = vectors + self.rows(slots)
-        if self.ngrams is None:
-            return vectors
-        places = slots.flatten().nonzero().flatten()
-        numbers = self.word_ngrams[slots.flatten()[places]]
-        if ngrams is not None:
+        slots = self.slots[input_ids].flatten()
+        places = slots.nonzero().flatten()
+        members = self.members[slots[places]]
+        if ngrams is not None and self.ngram_buckets:
+            new = ngrams[:, 1:] + self.num_rows * (ngrams[:, 1:] > 0)
             places = torch.cat([places, ngrams[:, 0]])
-            numbers = torch.cat([numbers, ngrams[:, 1:].to(numbers)])
-        found = vectors.flatten(0, -2).index_add(0, places, self.ngrams(numbers))
-        return found.view_as(vectors)
+            members = torch.cat([members, functional.pad(new, (1, 0)).to(members)])
+        shares = torch.ones_like(members, dtype=vectors.dtype)
+        if self.ngram_buckets:  # of which the mean counts
+            shares[:, 1:] /= (members[:, 1:] > 0).sum(dim=1, keepdim=True).clamp(min=1)
+        learned = self.learned(members, per_sample_weights=shares)
+        return vectors.flatten(0, -2).index_add(0, places, learned).view_as(vectors)
 
     @torch.no_grad()
-    def start(self, lacking: Tensor, words: Mapping[int, str], weight: Tensor) -> None:
-        """Gives rows to the words that lack a vector, and n-grams to the vectors of the others.
+    def start(
+        self, trained: Tensor, lacking: Tensor, words: Mapping[int, str], weight: Tensor
+    ) -> None:
+        """Gives words rows and those without a vector n-grams, fitted to the vectors of the others.
 
         Arguments:
-            lacking: which words, `[num_embeddings]`.
-            words: with n-grams, by their ids.
+            trained, lacking: which words have a row, and which no vector, `[num_embeddings]`.
+            words: those that have n-grams, by their ids.
             weight: `[num_embeddings, dim]`.
         """
-        self.slots[lacking] = torch.arange(1, self.num_rows + 1).to(self.slots)
-        if self.ngrams is None:
+        self.slots[trained] = torch.arange(1, self.num_rows + 1).to(self.slots)
+        if not self.ngram_buckets:
             return
         found = torch.zeros(len(self.slots), MOST_NGRAMS, dtype=torch.int32)
         for row, word in words.items():
             found[row] = torch.tensor(character_ngrams(word, self.ngram_buckets))
-        self.word_ngrams[1:] = found[lacking]
-        fitted = fitted_ngrams(found[~lacking], weight[~lacking], len(self.ngrams.weight))
-        self.ngrams.weight.copy_(fitted)
+        self.ngrams.copy_(fitted_ngrams(found[~lacking], weight[~lacking], len(self.ngrams)))
+        self.learned.weight[: self.num_rows + 1] = 0
+        found = (found + self.num_rows * (found > 0)) * lacking[:, None]
+        self.members[1:, 1:] = found[trained]
+
+
+def document_ids(tokenizer: PreTrainedTokenizerBase) -> int:
+    """How many of the first ids are of words that documents had, special tokens included."""
+    return int(tokenizer.init_kwargs.get("document_ids", len(tokenizer)))
 
 
 def fitted_ngrams(ngrams: Tensor, vectors: Tensor, count: int) -> Tensor:

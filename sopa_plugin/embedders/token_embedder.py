@@ -52,7 +52,7 @@ class TokenEmbedder(nn.Module, Registrable):
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words for which the configured `params` bring a frozen vector, in the file's order."""
+        """Words for which the configured `params` bring a vector, in the file's order."""
         raise NotImplementedError
 
     @classmethod

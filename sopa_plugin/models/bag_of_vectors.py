@@ -58,12 +58,12 @@ class BagOfVectors(LinearModel):
         """A model to be trained: reads the files that the embedder's config names."""
         params = fill_defaults(TokenEmbedder, embedder.params)
         model = cls(tokenizer, labels, configured.resolve(params, tokenizer))
-        configured.load_pretrained(model.embedder, params, tokenizer)
+        model._params |= configured.load_pretrained(model.embedder, params, tokenizer)
         return model
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words that the embedder has frozen vectors for."""
+        """Words that the embedder has vectors of a file for."""
         return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
 
     @classmethod

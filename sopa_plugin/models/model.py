@@ -52,7 +52,7 @@ class Model(Registrable):
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words that a model of these `params` has frozen vectors for (see `Tokenizer.build`)."""
+        """Words that a model of these `params` has a file of vectors for (`Tokenizer.build`)."""
         return iter(())
 
     @classmethod

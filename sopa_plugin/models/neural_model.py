@@ -240,7 +240,7 @@ class NeuralModel(Model):
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words that the embedder has frozen vectors for."""
+        """Words that the embedder has vectors of a file for."""
         return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
 
     @classmethod

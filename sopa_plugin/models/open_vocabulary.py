@@ -147,6 +147,7 @@ def with_unknown_words(
         unk_token=tokenizer.unk_token,
         split_special_tokens=tokenizer.split_special_tokens,
         model_input_names=[*names, "ngrams"] if ngram_buckets else names,
+        **{key: each for key, each in tokenizer.init_kwargs.items() if key == "document_ids"},
     )
 
 

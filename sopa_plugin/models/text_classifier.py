@@ -376,7 +376,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             return None
         words = embedder if self.config.rules is None else embedder.vectors
         rows = torch.tensor(sorted(set(tokenizer.by_answers.rows.values())), device=self.device)
-        return rows, self._embed(rows), words.own_rows.ngrams.weight
+        return rows, self._embed(rows), words.own_rows.ngrams
 
     to_matcher = to_compiled  # its former name, kept for one release
 

@@ -37,7 +37,7 @@ from sopa_plugin.training.schedules import (
     Schedule,
     Scheduler,
     WithSparse,
-    sparse_modules,
+    row_modules,
 )
 from sopa_plugin.training.trainer import Trainer
 
@@ -198,6 +198,8 @@ class AccelerateTrainer(Trainer):
         if progress.best_checkpoint is not None:
             state.load_best_weights()
         self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
+        for module in row_modules(state.model):
+            module.sparse = False
         if self.accelerator.is_main_process:  # which saves the model
             state.model.take_means_of(state.train)
         for each in self.accelerator.trackers:
@@ -254,9 +256,10 @@ class AccelerateTrainer(Trainer):
                 f"{accelerator.num_processes} processes"
             )
         model.set_class_prior(np.array(columns["train"]["label"]))
-        if accelerator.num_processes > 1 and torch.distributed.get_backend() != "gloo":
-            for each in sparse_modules(model):
-                each.sparse = False  # which only gloo can add up
+        # of several processes only gloo can add them up
+        sparse = accelerator.num_processes == 1 or torch.distributed.get_backend() == "gloo"
+        for each in row_modules(model):
+            each.sparse = sparse
         module, optimizer = accelerator.prepare(model, self._make_optimizer(model))
         tracker = MetricTracker(self.validation_metric, self.patience)
         steps = math.ceil(
@@ -294,7 +297,7 @@ class AccelerateTrainer(Trainer):
     def _make_optimizer(self, model: TextClassifier) -> torch.optim.Optimizer:
         groups: list[dict[str, Any]] = [{"params": []}]
         embedder = {id(each) for each in model.embedder.parameters()}
-        sparse = {id(each.weight): each.weight for each in sparse_modules(model)}
+        sparse = {id(each.weight): each.weight for each in row_modules(model) if each.sparse}
         if self.embedder_lr is not None:
             groups.append({"params": [], "lr": self.embedder_lr})
         for each in _trained(model):

@@ -73,10 +73,12 @@ class WithSparse(torch.optim.Optimizer):
         return [group for part in self.parts for group in part.param_groups]
 
 
-def sparse_modules(model: nn.Module) -> list[nn.Embedding | nn.EmbeddingBag]:
-    """The modules of a model whose weights have sparse gradients."""
-    kinds = (nn.Embedding, nn.EmbeddingBag)
-    return [each for each in model.modules() if isinstance(each, kinds) and each.sparse]
+def row_modules(model: nn.Module) -> list[nn.EmbeddingBag]:
+    """The modules of a model whose weights may have sparse gradients; others than ours keep none.
+
+    Not set for good: neither transformers' `Trainer` nor most optimizers take such gradients.
+    """
+    return [each for each in model.modules() if isinstance(each, nn.EmbeddingBag)]
 
 
 class Scheduler(Registrable):

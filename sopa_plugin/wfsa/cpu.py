@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.wfsa.kernels import max_plus, sums
-from sopa_plugin.wfsa.kernels.elementwise import add_products, count_nonzero, log_sigmoid
+from sopa_plugin.wfsa.kernels.elementwise import (
+    add_products,
+    add_row_products,
+    count_nonzero,
+    log_sigmoid,
+)
 from sopa_plugin.wfsa.kernels.plan import WIDTH, origins_of, plan_of
 from sopa_plugin.wfsa.kernels.threads import ThreadPool, num_threads
 from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
@@ -123,12 +128,9 @@ def products_backward(
     None where `grad [N, A]` has so many numbers other than zero that a matrix product is faster.
     Arguments as for `elementwise.add_products`. Threads share out the columns.
     """
-    numbers, num_arcs = _array(grad), grad.shape[1]
-    if count_nonzero(numbers) > DENSE * grad.numel():
+    given, num_arcs = _mostly_zeros(grad, rows, keep, scale, log_sigmoids), grad.shape[1]
+    if given is None:
         return None
-    kept = np.empty((0, num_arcs), np.bool_) if keep is None else _array(keep)
-    taken = np.empty((0, num_arcs), np.float32) if log_sigmoids is None else _array(log_sigmoids)
-    given = numbers, _array(rows), kept, 1.0 if keep is None else scale, taken
     for_weight, for_bias = _zeros(num_arcs, rows.shape[1]), _zeros(num_arcs)
     results = for_weight.numpy(), for_bias.numpy()
 
@@ -137,6 +139,39 @@ def products_backward(
 
     _pool.run(task, _even_shares(num_arcs, num_threads(grad.numel(), LEAST_PRODUCTS)))
     return for_weight, for_bias
+
+
+def rows_backward(
+    grad: Tensor, weight: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
+) -> Tensor | None:
+    """The gradient of the rows of arc products, `[N, E]`; see `products_backward`.
+
+    Threads share out the rows.
+    """
+    given, found = (
+        _mostly_zeros(grad, weight, keep, scale, log_sigmoids),
+        _zeros(len(grad), weight.shape[1]),
+    )
+    if given is None:
+        return None
+    threads = num_threads(grad.numel(), LEAST_PRODUCTS)
+    result = found.numpy()
+    _pool.run(
+        lambda *part: add_row_products(*given, *part, result), _even_shares(len(grad), threads)
+    )
+    return found
+
+
+def _mostly_zeros(
+    grad: Tensor, factor: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
+) -> tuple[Any, ...] | None:
+    """The arguments as kernels take them; None where `grad` has too many that are not zero."""
+    numbers, num_arcs = _array(grad), grad.shape[1]
+    if count_nonzero(numbers) > DENSE * grad.numel():
+        return None
+    kept = np.empty((0, num_arcs), np.bool_) if keep is None else _array(keep)
+    taken = np.empty((0, num_arcs), np.float32) if log_sigmoids is None else _array(log_sigmoids)
+    return numbers, _array(factor), kept, 1.0 if keep is None else scale, taken
 
 
 def _zeros(*shape: int) -> Tensor:

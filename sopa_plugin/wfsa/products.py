@@ -118,6 +118,22 @@ def _fake_gradients(grad: Tensor, rows: Tensor, *_: Any) -> tuple[Tensor, Tensor
     return grad.new_empty(grad.shape[1], rows.shape[1]), grad.new_empty(grad.shape[1])
 
 
+def _compute_row_gradients(
+    grad: Tensor, weight: Tensor, keep: Tensor | None, scale: float, log_sigmoids: Tensor | None
+) -> Tensor:
+    if not torch.is_grad_enabled() and _has_kernel(grad):
+        from sopa_plugin.wfsa import cpu
+
+        found = cpu.rows_backward(grad, weight, keep, scale, log_sigmoids)
+        if found is not None:
+            return found
+    return _before_dropout(_before_log_sigmoid(grad, log_sigmoids), keep, scale) @ weight
+
+
+def _fake_row_gradients(grad: Tensor, weight: Tensor, *_: Any) -> Tensor:
+    return grad.new_empty(grad.shape[0], weight.shape[1])
+
+
 def _before_log_sigmoid(grad: Tensor, log_sigmoids: Tensor | None) -> Tensor:
     """The gradient of x from that of log_sigmoid(x), if it was taken; its slope is sigmoid(-x)."""
     return grad if log_sigmoids is None else grad * -log_sigmoids.expm1()
@@ -128,6 +144,9 @@ def _before_dropout(grad: Tensor, keep: Tensor | None, scale: float) -> Tensor:
 
 
 _gradients = register_operator("arc_products_backward", _compute_gradients, _fake_gradients)
+_row_gradients = register_operator(
+    "arc_products_rows_backward", _compute_row_gradients, _fake_row_gradients
+)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -137,11 +156,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     rows, weight, keep, log_sigmoids = ctx.saved_tensors
-    for_rows = None
+    grad, for_rows = grad.contiguous(), None
     if ctx.needs_input_grad[0]:
-        for_products = _before_dropout(_before_log_sigmoid(grad, log_sigmoids), keep, ctx.scale)
-        for_rows = for_products @ weight
-    learned = _gradients(grad.contiguous(), rows, keep, ctx.scale, log_sigmoids)
+        for_rows = _row_gradients(grad, weight, keep, ctx.scale, log_sigmoids)
+    learned = _gradients(grad, rows, keep, ctx.scale, log_sigmoids)
     return for_rows, *learned, None, None, None
 
 

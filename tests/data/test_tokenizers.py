@@ -64,7 +64,7 @@ def test_rare_words_are_left_out() -> None:
 
 
 def test_vectors_need_frozen_vectors() -> None:
-    with pytest.raises(UserError, match="embedder has no frozen vectors"):
+    with pytest.raises(UserError, match="embedder has no vectors from"):
         WhitespaceTokenizer(vocabulary="vectors").build(TRAIN, DEV, [])
 
 

@@ -138,22 +138,26 @@ def test_random_vectors_for_the_unknown(vectors: str) -> None:
 def test_without_a_file_vectors_are_random_and_trained() -> None:
     tokenizer = tokenizer_of("some words here")
     embedder = build(tokenizer, embedding_dim=7)
-    assert embedder.weight.requires_grad
+    assert embedder.trainable
+    assert embedder.own_rows is not None
     torch.testing.assert_close(embedder.weight[2:].norm(dim=1), torch.ones(3))
     assert not embedder.weight[:2].any()
     assert build(tokenizer).get_output_dim() == 300
-    assert not build(tokenizer, trainable=False).weight.requires_grad
+    frozen = build(tokenizer, trainable=False)
+    assert not frozen.trainable
+    assert frozen.own_rows is None
 
 
 def test_vectors_of_a_file_are_frozen_unless_asked_for(vectors: str) -> None:
     tokenizer = tokenizer_of("good film")
     for trainable in (None, False, True):
         embedder = build(tokenizer, vectors=vectors, trainable=trainable)
-        assert embedder.weight.requires_grad is embedder.trainable is bool(trainable)
+        assert embedder.trainable is bool(trainable)
+        assert any(each.requires_grad for each in embedder.parameters()) is bool(trainable)
         words = TokenEmbedder.by_name("static").pretrained_words(
             {"vectors": vectors, "trainable": trainable}
         )
-        assert list(words) == ([] if trainable else ["good", "film", "Bad", "zero"])
+        assert list(words) == ["good", "film", "Bad", "zero"]
 
 
 def test_ids_of_any_shape() -> None:
@@ -199,6 +203,7 @@ def test_mistakes_say_what_to_do(vectors: str) -> None:
 def test_words_without_a_vector_have_rows_that_learn(vectors: str) -> None:
     tokenizer = tokenizer_of("good film strange odd")
     embedder: Any = build(tokenizer, vectors=vectors, own_rows=True)
+    embedder.own_rows.learned.sparse = True
     assert embedder.trainable
     assert not embedder.weight.requires_grad
     before = rows(embedder, tokenizer, "good film strange odd never-seen")
@@ -206,7 +211,7 @@ def test_words_without_a_vector_have_rows_that_learn(vectors: str) -> None:
     ids = torch.tensor(tokenizer("good strange never-seen")["input_ids"])
     optimizer = torch.optim.SparseAdam(embedder.own_rows.parameters(), lr=0.1)
     embedder(ids, torch.ones_like(ids)).sum().backward()
-    gradient = embedder.own_rows.rows.weight.grad.coalesce()
+    gradient = embedder.own_rows.learned.weight.grad.coalesce()
     assert gradient.values().tolist() == [[1, 1], [1, 1]]  # of the two alone that have no vector
     optimizer.step()
     after = rows(embedder, tokenizer, "good film strange odd never-seen")
@@ -266,3 +271,27 @@ def test_ngrams_begin_as_ridge_regression_has_them() -> None:
 def test_own_rows_that_make_no_sense_are_a_problem(params: dict[str, Any], path: str) -> None:
     problems = check(TokenEmbedder, {"type": "static", **params})
     assert path in {each.path for each in problems}
+
+
+def test_vectors_that_move_from_those_of_the_file(vectors: str) -> None:
+    """Of the words of documents alone; a word that only the file has keeps its own."""
+    file = ["good", "film", "zero"]
+    tokenizer = WhitespaceTokenizer().build(["good strange"], [], file)
+    embedder: Any = build(tokenizer, vectors=vectors, trainable=True)
+    embedder.own_rows.learned.sparse = True
+    before = rows(embedder, tokenizer, "good strange film never-seen")
+    assert before[0].tolist() == pytest.approx([0.6, 0.8])
+    ids = torch.tensor(tokenizer("good strange film never-seen")["input_ids"])
+    optimizer = torch.optim.SparseAdam(embedder.own_rows.parameters(), lr=0.1)
+    embedder(ids, torch.ones_like(ids)).sum().backward()
+    assert embedder.weight.grad is None
+    optimizer.step()
+    after = rows(embedder, tokenizer, "good strange film never-seen")
+    assert (before - after).allclose(torch.tensor([[0.1], [0.1], [0], [0.1]]))
+    assert len(embedder.own_rows.learned.weight) == 1 + 3  # with [UNK]
+
+
+def test_models_of_before_train_the_table_itself() -> None:
+    embedder = StaticEmbedder(num_embeddings=5, embedding_dim=3, trainable=True)
+    assert embedder.weight.requires_grad
+    assert {*embedder.state_dict()} == {"weight"}

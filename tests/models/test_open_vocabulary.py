@@ -100,7 +100,7 @@ def test_so_they_are_with_rules(vectors: str, tmp_path: Path) -> None:
 
 def assert_all_alike(model: Any, texts: list[str], folder: Path) -> None:
     expected = model.log_probabilities(texts)
-    one = model.document_vectors(model.encode_texts(["film x x", "film zorks x", "film 1987 x"]))
+    one = model.document_vectors(model.encode_texts(["x x", "zorks zorks", "1987 1987"]))
     assert len(one.unique(dim=0)) == 3  # not one unknown word
     folder.mkdir()
     model.save(folder)

@@ -105,6 +105,10 @@ def test_the_operators_are_registered_as_torch_wants_them(log_sigmoid: bool, dro
         torch.ops.sopa.arc_products_backward.default,
         (random(4, 5, zeros=0.9), random(4, 3), keep, 2.0, taken),
     )
+    torch.library.opcheck(
+        torch.ops.sopa.arc_products_rows_backward.default,
+        (random(4, 5, zeros=0.9), random(5, 3), keep, 2.0, taken),
+    )
 
 
 def test_sums_that_are_not_finite_are_not_skipped() -> None:

@@ -139,3 +139,36 @@ def add_products(
             amount *= factor
             for e in range(rows.shape[1]):
                 weight_grad[a, e] += amount * rows[n, e]
+
+
+@Compiled
+def add_row_products(
+    grad: Any,
+    weight: Any,
+    keep: Any,
+    scale: float,
+    log_sigmoids: Any,
+    first: int,
+    last: int,
+    rows_grad: Any,
+) -> None:
+    """Adds the gradients of rows `first` to `last - 1` of `rows_grad [N, E]`; see `add_products`.
+
+    Each row has its own, so rows may run in threads.
+    """
+    factor = np.float32(scale)
+    arcs = np.empty(grad.shape[1], np.int64)
+    for n in range(first, last):
+        count = 0
+        for a in range(grad.shape[1]):
+            arcs[count] = a
+            count += grad[n, a] != 0
+        for i in range(count):
+            a = arcs[i]
+            if len(keep) and not keep[n, a]:
+                continue
+            amount = grad[n, a] * factor
+            if len(log_sigmoids):
+                amount *= _slope(log_sigmoids[n, a])
+            for e in range(weight.shape[1]):
+                rows_grad[n, e] += amount * weight[a, e]
