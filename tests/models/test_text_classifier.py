@@ -303,7 +303,7 @@ class FirstToken(Seq2VecEncoder):
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A package of one's own with an encoder `first_token`, gone after the test."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plugins, "_imported", [])
+    monkeypatch.setattr(plugins, "_imported", {})
     (tmp_path / "my_parts.py").write_text(PLUGIN)
     plugins.import_plugins(["my_parts"])
     yield "first_token"
