@@ -247,7 +247,8 @@ class Concordance(Explanation):
         wrong = sum(not place.is_right for place in self.places)
         fires = f"{self.fires:,} of {self.documents:,} documents"
         told = f", {wrong:,} of them wrongly classified"
-        return f"{self.title}: {fires}" + told * any(place.gold for place in self.places)
+        known = len(self.places) < self.fires or any(place.gold for place in self.places)
+        return f"{self.title}: {fires}" + told * known
 
     def wrong(self) -> Concordance:
         """Only the places in documents that got another label than their own."""

@@ -230,8 +230,15 @@ def test_a_concordance_has_every_document_in_which_a_pattern_fires(
         wrong = concordance.wrong()
         assert all(place.gold != place.predicted for place in wrong.places)
         assert wrong.to_html().count("<tr><td") == len(wrong.places)
+        assert wrong.about == concordance.about
     (only,) = explainer.where(documents, gold, {"3-2": thresholds["3-2"]}).values()
     assert only.places == found["3-2"].places
+    labels = list(explainer.subject.labels)
+    right = [labels.index(explainer.document(words).predicted) for words in documents]
+    for name, concordance in explainer.where(documents, right, thresholds).items():
+        fires = f"{len(concordance.places)} of {len(documents)} documents"
+        told = f"Where pattern {name} fires: {fires}, 0 of them wrongly classified"
+        assert concordance.wrong().to_text() == told
 
 
 def test_documents_may_be_a_stream_that_is_read_once(
