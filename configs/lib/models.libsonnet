@@ -51,6 +51,19 @@ local over_minilm(encoder, head, lr) = {
   seed: 1,
 };
 
+// The word pieces' own model trained along, at a rate of its own, as such models are: a few epochs,
+// the rate rising for a tenth of them and falling to nothing.
+local fine_tuned = {
+  model+: { embedder+: { trainable: true } },
+  trainer+: {
+    batch_size: 32,
+    num_epochs: 5,
+    patience: null,
+    embedder_lr: 3e-5,
+    learning_rate_scheduler: { type: 'linear_with_warmup', warmup: 0.1 },
+  },
+};
+
 {
   // What evens out the directions of word vectors: not in the paper, and open to every model over
   // them, as in `models.cnn + models.whitened`.
@@ -99,4 +112,6 @@ local over_minilm(encoder, head, lr) = {
     semiring: 'max_product',
     dropout: 0.2,
   }, { type: 'mlp', hidden_dim: 25, dropout: 0.2 }, lr=0.002),
+  minilm_linear_tuned: self.minilm_linear + fine_tuned,
+  sopa_minilm_tuned: self.sopa_minilm + fine_tuned,
 }
