@@ -159,7 +159,7 @@ def test_what_is_trusted_is_used(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same folder, with a package that the user names."""
-    monkeypatch.setattr(plugins, "_imported", [])
+    monkeypatch.setattr(plugins, "_imported", {})
     Path("trusted_package.py").write_text(MODULE.format(marker=str(run / "executed")))
     change(run / "config.json", "encoder.type", "trusted_package.Part")
     (run / "compiled.safetensors").unlink()
