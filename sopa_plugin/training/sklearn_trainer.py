@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.models import Model
@@ -53,12 +54,10 @@ class SklearnTrainer(Trainer):
         began = time.monotonic()
         columns = {split: data[split][:] for split in ("train", "dev")}
         labels = {split: np.array(each["label"]) for split, each in columns.items()}
-        missing = set(range(len(model.labels))) - set(columns["train"]["label"])
-        if missing:
+        if len(set(columns["train"]["label"])) < 2:
             raise TrainingFailed(
-                f"the training set has no example of the class '{model.labels[min(missing)]}'; "
-                "expected some of each class (of a small subset, another dataset.subsample_seed "
-                "may have)"
+                "the training set has examples of one class alone; expected some of two or more "
+                "(of a small subset, another dataset.subsample_seed may have)"
             )
         features = model.fit_features(columns["train"]["text"])
         logger.info("%d features of %d documents", features.shape[1], features.shape[0])
@@ -74,9 +73,26 @@ class SklearnTrainer(Trainer):
                 self.max_iter,
             )
         model.coefficients, model.intercepts = regression.coef_, regression.intercept_
+        if len(regression.classes_) < len(model.labels):
+            _add_absent_classes(model, regression.classes_, len(labels["train"]))
         metrics: Metrics = {"epoch": 0}
         for split, name in (("train", "training"), ("dev", "validation")):
             log_probabilities = model.log_probabilities(columns[split]["text"])
             metrics |= split_metrics(name, log_probabilities, labels[split])
         run.end_epoch([metrics])
         return training_summary([metrics], best_epoch=0, seconds=time.monotonic() - began)
+
+
+def _add_absent_classes(model: LinearModel, present: NDArray[np.integer], examples: int) -> None:
+    """Gives the classes without a training example no features and less than one example's odds.
+
+    The scores of the others add up to 0, so that the largest is at least that: none without an
+    example is ever predicted.
+    """
+    coefficients, intercepts = model.coefficients, model.intercepts
+    if len(coefficients) == 1:  # two classes are one row
+        coefficients = np.concatenate([-coefficients, coefficients]) / 2
+        intercepts = np.concatenate([-intercepts, intercepts]) / 2
+    model.coefficients = np.zeros((len(model.labels), coefficients.shape[1]))
+    model.intercepts = np.full(len(model.labels), -np.log(examples))
+    model.coefficients[present], model.intercepts[present] = coefficients, intercepts

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from sklearn.linear_model import LogisticRegression
 
 from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
@@ -74,7 +75,7 @@ def test_predict_command(run):
 
 
 def data_of(labels: dict[str, list[int]], names: list[str]) -> DatasetDict:
-    words = ["zero", "one", "two"]
+    words = ["zero", "one", "two", "three", "four"]
     features = Features({"text": Value("string"), "label": ClassLabel(names=names)})
     return DatasetDict(
         {
@@ -89,7 +90,7 @@ def data_of(labels: dict[str, list[int]], names: list[str]) -> DatasetDict:
 def train(data: DatasetDict, names: list[str], tmp_path) -> Tfidf:
     from sopa_plugin.training import RunFolder
 
-    model = Tfidf(make_tokenizer(["zero", "one", "two"]), names)
+    model = Tfidf(make_tokenizer(["zero", "one", "two", "three", "four"]), names)
     folder = RunFolder(tmp_path / "run", {})
     folder.start()
     SklearnTrainer(C=100).train(model, data, folder, seed=1)
@@ -97,8 +98,6 @@ def train(data: DatasetDict, names: list[str], tmp_path) -> Tfidf:
 
 
 def test_more_than_two_classes_as_scikit_learn_has_them(tmp_path):
-    from sklearn.linear_model import LogisticRegression
-
     data = data_of({"train": [0, 1, 2] * 4, "dev": [0, 1, 2]}, ["a", "b", "c"])
     model = train(data, ["a", "b", "c"], tmp_path)
     texts = ["zero", "one one two", ""]
@@ -111,9 +110,27 @@ def test_more_than_two_classes_as_scikit_learn_has_them(tmp_path):
     )
 
 
-def test_a_class_without_examples_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="no example of the class 'b'"):
+def test_one_class_alone_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="examples of one class alone"):
         train(data_of({"train": [0, 0], "dev": [0]}, ["a", "b"]), ["a", "b"], tmp_path)
+
+
+@pytest.mark.parametrize("present", [[0, 2], [0, 2, 3]])
+def test_classes_without_examples_are_kept_and_never_predicted(present, tmp_path):
+    """The others are as without them, but for their share of the probability."""
+    names = ["a", "b", "c", "d", "e"]
+    data = data_of({"train": present * 4, "dev": present}, names)
+    model = train(data, names, tmp_path)
+    texts = [*data["train"]["text"], "", "never seen"]
+    found = np.exp(model.log_probabilities(texts))
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    regression = LogisticRegression(C=100, max_iter=1000)
+    regression.fit(model.features(data["train"]["text"]), data["train"]["label"])
+    alone = found[:, present] / found[:, present].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        alone, regression.predict_proba(model.features(texts)), rtol=1e-5, atol=1e-9
+    )
+    assert set(found.argmax(axis=1)) <= set(present)
 
 
 def test_trainer_and_model_must_fit(tmp_path):
