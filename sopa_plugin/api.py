@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError, require
-from sopa_plugin.files import check_folder, digests_of
+from sopa_plugin.files import check_folder, identity_of
 from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class BatchPredictor:
         self.folder, self.text_column = Path(folder).absolute(), text_column
         self.device, self.packages = device, tuple(packages)
         check_folder(self.folder, "give the folder of a finished run")
-        self.files = digests_of(self.folder)  # datasets keeps answers of equal pickles
+        self.files = identity_of(self.folder)  # datasets keeps answers of equal pickles
         self._model: Predictor | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -68,6 +68,11 @@ def listed(values: Iterable[object], limit: int = 20) -> str:
     return ", ".join(map(shortened, found[:limit])) + more
 
 
+def first_line(error: Exception) -> str:
+    """The first line of a message of a library."""
+    return str(error).strip().partition("\n")[0]
+
+
 def brief(message: str) -> str:
     """A message without the greater part of what it quotes at length."""
     lines = message.split("\n")

@@ -23,7 +23,14 @@ from sopa_plugin.cli import (
     run_command,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import digests_of, is_same_file, read_json, write_file, written_aside
+from sopa_plugin.files import (
+    check_folder,
+    identity_of,
+    is_same_file,
+    read_json,
+    write_file,
+    written_aside,
+)
 from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
@@ -90,24 +97,40 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
         raise UserError(f"{source}: is a folder; name another one for the answers with -O")
     target = Path(args.output)
     shards = [each for each in sorted(source.iterdir()) if each.is_file() and each.name[0] != "."]
-    answers = {target / _answer_name(each.name): each for each in shards if format_of(each.name)}
+    answers: dict[Path, Path] = {}
+    for each in filter(lambda shard: format_of(shard.name), shards):
+        other = answers.setdefault(target / _answer_name(each.name), each)
+        if other != each:
+            raise UserError(f"{each}: its answers would be called as those to {other}; rename one")
     if not answers:
         raise UserError(f"{source}: no file in it ends in .csv, .tsv, .jsonl, .parquet or .txt")
-    target.mkdir(parents=True, exist_ok=True)
-    asked = {"model": digests_of(Path(args.run)), "text_column": args.text_column}
+    check_folder(Path(args.run), "give the folder of a finished run")
+    asked = {"model": identity_of(Path(args.run)), "text_column": args.text_column}
     noted = target / ".sopa_plugin.json"
     if noted.exists() and not args.force and read_json(noted, "what was asked") != asked:
         raise UserError(f"{target}: has answers of another model or column; name another with -O")
-    write_file(noted, json.dumps(asked))
-    rank, processes = (int(os.environ.get(*each)) for each in (("RANK", 0), ("WORLD_SIZE", 1)))
     model: Predictor | None = None
-    for answer in list(answers)[rank::processes]:
-        if answer.exists() and not args.force:
+    for answer in list(answers)[_share()]:
+        if answer.is_file() and not args.force:
             continue
-        model = model or load_predictor(args.run, args.device, args.accept_changed)
+        if model is None:
+            model = load_predictor(args.run, args.device, args.accept_changed)
+            target.mkdir(parents=True, exist_ok=True)
+            write_file(noted, json.dumps(asked))
         with ExitStack() as files:
             _, documents = files.enter_context(open_input(args, str(answers[answer])))
             predict_stream(model, documents, _open_output(str(answer), files))
+
+
+def _share() -> slice:
+    """Which of the files are this process's."""
+    rank, processes = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    if rank.isdecimal() and processes.isdecimal() and int(rank) < int(processes):
+        return slice(int(rank), None, int(processes))
+    raise UserError(
+        "RANK and WORLD_SIZE: expected which process this is, from 0, and of how many, found "
+        f"{rank!r} and {processes!r}"
+    )
 
 
 def _answer_name(shard: str) -> str:

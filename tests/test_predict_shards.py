@@ -115,6 +115,31 @@ def test_what_is_no_folder_for_answers_is_one_error(run: Path, tmp_path: Path) -
     assert shown(answers) == ["a.csv", "b.jsonl.gz", "c.parquet"]
     with pytest.raises(UserError, match="of another model or column"):
         predict([str(run), "-i", str(shards), "-O", str(answers), "--text-column", "id"])
+    (shards / "d.txt.jsonl").touch()
+    with pytest.raises(UserError, match=r"d\.txt\.jsonl: its answers .*those to .*d\.txt; rename"):
+        predict([str(run), "-i", str(shards), "-O", str(answers)])
+
+
+@pytest.mark.parametrize(("rank", "processes"), [("x", "2"), ("0", "0"), ("2", "2"), ("-1", "2")])
+def test_processes_that_cannot_be_are_one_error(
+    rank: str, processes: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_shards(tmp_path / "shards")
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    with pytest.raises(UserError, match="RANK and WORLD_SIZE: expected which process"):
+        predict([str(run), "-i", str(tmp_path / "shards"), "-O", str(tmp_path / "answers")])
+
+
+def test_a_model_that_cannot_be_read_leaves_nothing(run: Path, tmp_path: Path) -> None:
+    shards, answers = tmp_path / "shards", tmp_path / "answers"
+    write_shards(shards)
+    damaged = Path(shutil.copytree(run, tmp_path / "damaged"))
+    (damaged / "compiled.safetensors").write_bytes(b"")
+    for folder, message in ((run / "nowhere", "no such folder"), (damaged, "changed since")):
+        with pytest.raises(UserError, match=message):
+            predict([str(folder), "-i", str(shards), "-O", str(answers)])
+        assert not answers.exists()
 
 
 def test_it_goes_on_where_it_was_killed(run: Path, tmp_path: Path) -> None:
@@ -168,10 +193,13 @@ def test_a_batch_is_a_mapping_of_arrays(run: Path, monkeypatch: pytest.MonkeyPat
 
 def test_another_model_in_the_same_folder_pickles_otherwise(run: Path, tmp_path: Path) -> None:
     """So that datasets, which keeps what `map` gave to equal pickles, asks the new one."""
-    folder = Path(shutil.copytree(run, tmp_path / "run"))
-    before = pickle.dumps(BatchPredictor(folder))
-    assert pickle.dumps(BatchPredictor(folder)) == before
-    model = load_model(folder)
-    model.scale_logits(2.0)
-    model.save(folder)
-    assert pickle.dumps(BatchPredictor(folder)) != before
+    model: Any = load_model(run)
+    for save in (model.save, model.save_pretrained):  # which notes no digests
+        folder = tmp_path / save.__name__
+        folder.mkdir()
+        save(folder)
+        before = pickle.dumps(BatchPredictor(folder))
+        assert pickle.dumps(BatchPredictor(folder)) == before
+        model.scale_logits(2.0)
+        save(folder)
+        assert pickle.dumps(BatchPredictor(folder)) != before

@@ -125,6 +125,13 @@ def test_nor_what_a_compiled_one_names(key: str, value: Any, run: Path) -> None:
         LOADERS["predict"](run)
 
 
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+def test_nor_is_attention_of_the_hub(key: str, run: Path) -> None:
+    change(run / "config.json", f"embedder.{key}", "kernels-community/planted")
+    with pytest.raises(UserError, match=f"{key}: expected 'eager' or 'sdpa', found 'kernels-"):
+        load_model(run)
+
+
 @pytest.mark.parametrize("loader", ["evaluate", "explain"])
 def test_nor_the_reader_of_a_run(loader: str, run: Path) -> None:
     change(run / "experiment.json", "dataset.type", f"{PLANTED}.Reader")

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, WithUnknown, Words
 from sopa_plugin.data.sources import check_encodable
-from sopa_plugin.errors import UserError, require
+from sopa_plugin.errors import UserError, first_line, require
 from sopa_plugin.files import (
     check_digests,
     check_folder,
@@ -143,6 +143,8 @@ class CompiledClassifier:
         expected = (self.layout.num_scores,), (self.layout.num_epsilons,), (len(self.labels),)
         if found != expected or settings.semiring not in SEMIRINGS:
             raise ValueError(f"arrays {found} in {settings.semiring}, expected {expected}")
+        if settings.boundary_width >= self.layout.max_length:
+            raise ValueError(f"{settings.boundary_width} boundary tokens")
         if words.num_ids > len(self.table):
             raise ValueError(f"{words.num_ids} words, but {len(self.table)} rows")
         self._head = _head(settings, weights)
@@ -407,12 +409,16 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
             compiled = CompiledClassifier(settings, words, arrays)
         # what does not fit together is found by using it
         compiled.logits(np.zeros(1, np.int64), np.array([0, 1]))
+        words.encode(["a 1 \ufffc"])
+        if isinstance(words, WithUnknown):
+            compiled.logits(*words.every_kind())
     except UserError:
         raise
     except Exception as error:  # whatever a damaged file makes go wrong
+        reason = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(
-            f"{file}: not a compiled classifier, or a damaged one ({type(error).__name__}: "
-            f"{error}); delete it: the model itself predicts the same"
+            f"{file}: not a compiled classifier, or a damaged one ({reason}); delete it: the model "
+            "itself predicts the same"
         ) from error
     return compiled
 

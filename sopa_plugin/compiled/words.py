@@ -162,6 +162,14 @@ class WithUnknown:
             ids[place] = self.unknown_words.number(word, new_words)
         return ids, offsets, new_words.entries()
 
+    def every_kind(self) -> tuple[Integers, Integers, Integers | None]:
+        """A document with a word of each kind that is not in the vocabulary, as of `encode`."""
+        entries = np.array(self.unknown_words.entries(), dtype=np.int64)
+        offsets = np.array([0, len(entries)])
+        if not self.unknown_words.ngram_buckets:
+            return entries[:, 0], offsets, None
+        return self.num_ids + np.arange(len(entries)), offsets, entries
+
 
 def _join(texts: Sequence[str]) -> tuple[Bytes, Integers]:
     """All texts in UTF-8, end to end, and where each starts, `[texts + 1]`."""

@@ -14,7 +14,7 @@ from safetensors.numpy import load, save
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, first_line, shortened
 from sopa_plugin.files import (
     check_digests,
     check_folder,
@@ -136,8 +136,12 @@ def model_to_bytes(model: Model) -> bytes:
 def model_from_bytes(data: bytes) -> Model:
     """The model of `model_to_bytes`; raises `UserError` as `load_model` does."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        for name, content in load(data).items():
-            Path(folder, Path(name).name).write_bytes(content.tobytes())  # never outside the folder
+        try:
+            for name, content in load(data).items():
+                file = Path(folder, Path(name).name)  # never outside the folder
+                file.write_bytes(content.tobytes())
+        except (SafetensorError, OSError, ValueError) as error:
+            raise UserError(f"these bytes are no saved model's ({first_line(error)})") from error
         return load_model(folder)
 
 
@@ -152,7 +156,16 @@ def read_config(folder: Path) -> dict[str, Any]:
     made = config.get(RECORD)
     if not isinstance(made, dict) or not isinstance(made.get("model"), str):
         raise UserError(f"{file}: not the config of a sopa_plugin model (no '{RECORD}' in it)")
+    _check_attention(config, file)
     return config
+
+
+def _check_attention(config: Any, file: Path) -> None:
+    """Raises `UserError` where a config names attention that may be code of the Hub (kernels)."""
+    for key, each in config.items() if isinstance(config, dict) else ():
+        if key.endswith("attn_implementation") and each not in (None, "eager", "sdpa"):
+            raise UserError(f"{file}: {key}: expected 'eager' or 'sdpa', found {shortened(each)}")
+        _check_attention(each, file)
 
 
 def note_files(folder: Path, tokenizer_files: Iterable[str]) -> None:
@@ -187,10 +200,5 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return tokenizer
     except Exception as error:  # whatever a damaged file makes the library raise
         raise UserError(
-            f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {_line(error)})"
+            f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {first_line(error)})"
         ) from error
-
-
-def _line(error: Exception) -> str:
-    """The first line of a message of a library."""
-    return str(error).strip().partition("\n")[0]

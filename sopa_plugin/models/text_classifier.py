@@ -29,7 +29,7 @@ from sopa_plugin.compiled import CompiledClassifier, save_compiled
 from sopa_plugin.compiled.classifier import SEMIRINGS
 from sopa_plugin.compiled.words import WithUnknown, words_of
 from sopa_plugin.data.batches import Batch, Documents, Integers, Text, evaluation_batches
-from sopa_plugin.data.ngrams import NewWords
+from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords
 from sopa_plugin.embedders import configured
 from sopa_plugin.encoders import (
     Packed,
@@ -39,7 +39,7 @@ from sopa_plugin.encoders import (
     offsets_of,
     pad,
 )
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, first_line
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models.model import (
     CONFIG_FILE,
@@ -436,7 +436,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             UserError: a file is absent or damaged, or the weights are not those of the config.
         """
         config = read_config(folder)
-        for name in ("embedder", "encoder", "head"):
+        for name in ("embedder", "encoder", "head", "num_labels"):
             check_weights(config.get(name), folder, name)
         try:
             with _no_progress_bar():
@@ -458,9 +458,15 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         last = max(model.tokenizer.get_vocab().values(), default=0)
         try:
             model._embed(torch.tensor([[last]]))  # contextual ones take documents
-        except IndexError:
+            if isinstance(model.tokenizer, OpenVocabularyTokenizer):
+                entries = torch.tensor(model.tokenizer.by_answers.entries())
+                entries = functional.pad(entries, (0, 1 + MOST_NGRAMS - entries.shape[1]))
+                places = torch.arange(len(entries))[:, None]
+                model._embed(entries[:, 0], torch.cat([places, entries[:, 1:]], dim=1))
+        except (IndexError, RuntimeError, ValueError) as error:
             raise UserError(
-                f"{folder}: the tokenizer's word {last} has no vector; they do not fit together"
+                f"{folder}: a word of the tokenizer, of which the last is {last}, has no vector "
+                f"({first_line(error)}); they do not fit together"
             ) from None
         return model  # type: ignore[no-any-return]
 

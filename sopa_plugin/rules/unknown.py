@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sopa_plugin.data.ngrams import NewWords, character_ngrams
+from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords, character_ngrams
 from sopa_plugin.errors import UserError
 from sopa_plugin.rules.tokens import TokenTest
 
@@ -144,6 +144,13 @@ class UnknownWords:
         entry = self.entry(word)
         return new_words.number(word, entry) if self.ngram_buckets else entry[0]
 
+    def entries(self) -> list[list[int]]:
+        """An entry with every row and, if there are n-grams, the last: what a model must have."""
+        last = [self.ngram_buckets] + [0] * (MOST_NGRAMS - 1)
+        return [
+            [row, *last[: MOST_NGRAMS * bool(self.ngram_buckets)]] for row in self.rows.values()
+        ]
+
     def row_of(self, answers: Answers) -> int:
         """The row of answers or, if there is none, of the nearest."""
         if answers not in self.rows:
@@ -164,6 +171,8 @@ class UnknownWords:
             if not rows or any(len(answers) != len(tests) for answers in rows):
                 raise ValueError("answers that are not of its tests")
             ngram_buckets = int(given.get("ngram_buckets", 0))  # absent from earlier models
+            if ngram_buckets < 0:
+                raise ValueError(f"{ngram_buckets} n-grams")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"a saved tokenizer's rules cannot be read ({error})") from error
         return cls(Questions(tests), rows, ngram_buckets)

@@ -210,6 +210,9 @@ def test_a_strangers_pipeline_is_data(
         nlp.get_pipe("sopa").from_bytes(save(files))
     with pytest.raises(UserError):
         nlp.get_pipe("sopa").from_bytes(save({"../../planted": files["config.json"]}))
+    for damaged in (b"", save(files)[:100], save({"..": files["config.json"]})):
+        with pytest.raises(UserError, match="no saved model's"):
+            nlp.get_pipe("sopa").from_bytes(damaged)
     assert "planted_part" not in sys.modules
     assert not list(tmp_path.parent.rglob("planted"))
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 from transformers import AutoTokenizer, Trainer, TrainingArguments, pipeline
 
 from sopa_plugin.compiled import load_compiled
@@ -240,6 +242,40 @@ def test_a_tokenizer_saved_under_its_former_name_is_read(tmp_path: Path) -> None
     read = AutoTokenizer.from_pretrained(tmp_path)
     assert isinstance(read, RuleTokenizer)
     assert dict(read("a b")) == {"input_ids": [2, 1], "attention_mask": [1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("buckets", "key", "value"),
+    [
+        (300, "ngram_buckets", 10**9),
+        (300, "ngram_buckets", -7),
+        (300, "rows", {"": 9000}),
+        (300, "rows", {"": 10**30}),
+        (0, "rows", {"": 9000}),
+        (0, "rows", {"": -1}),
+        (0, "rows", {"": 10**30}),
+    ],
+)
+def test_words_beyond_the_weights_are_refused_when_a_model_is_read(
+    buckets: int, key: str, value: Any, vectors: str, tmp_path: Path
+) -> None:
+    model = built(vectors, embedder={**PARAMS, "vectors": vectors, "ngram_buckets": buckets})
+    model.tokenizer = with_unknown_words(model.tokenizer, None, buckets)
+    model.save(tmp_path)
+    (tmp_path / "digests.json").unlink()  # a stranger writes what digests he likes
+    file = tmp_path / "tokenizer_config.json"
+    saved = json.loads(file.read_text())
+    saved["unknown_words"][key] = value
+    file.write_text(json.dumps(saved))
+    with pytest.raises(UserError, match=r"has no vector|cannot be read"):
+        load_model(tmp_path)
+    compiled = tmp_path / "compiled.safetensors"
+    with safe_open(compiled, framework="numpy") as opened:
+        record = json.loads(opened.metadata()["sopa_plugin"])
+    record["words"]["unknown_words"][key] = value
+    save_file(load_file(compiled), compiled, {"sopa_plugin": json.dumps(record)})
+    with pytest.raises(UserError, match=r"or a damaged one|cannot be read"):
+        load_compiled(tmp_path)
 
 
 def test_words_that_are_split_already_are_read_as_the_text_is(vectors: str) -> None:

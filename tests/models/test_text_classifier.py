@@ -253,6 +253,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         ("encoder", "patterns", {str(2**31): 5}),
         ("head", "hidden_dim", 2**40),
         ("embedder", "num_embeddings", 2**40),
+        ("embedder", "config", {"num_labels": 2**40}),  # as of a transformer
     ],
 )
 def test_sizes_beyond_the_weights_are_refused_before_anything_is_made(
@@ -265,6 +266,17 @@ def test_sizes_beyond_the_weights_are_refused_before_anything_is_made(
     config[part][key] = value
     file.write_text(json.dumps(config))
     with pytest.raises(UserError, match=rf"config\.json: {part}\.{key}.*the largest is 17, found"):
+        load_model(tmp_path)
+
+
+def test_so_is_a_number_of_classes_without_names(tmp_path: Path) -> None:
+    build(ENCODERS[0]).save(tmp_path)
+    (tmp_path / "digests.json").unlink()
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    del config["id2label"]
+    file.write_text(json.dumps({**config, "num_labels": 10**9}))  # transformers would name them
+    with pytest.raises(UserError, match=r"config\.json: num_labels.*the largest is 17, found"):
         load_model(tmp_path)
 
 
