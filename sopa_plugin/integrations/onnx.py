@@ -69,11 +69,16 @@ def to_onnx(compiled: CompiledClassifier) -> ModelProto:
     in its metadata under `labels`, as JSON.
 
     Raises:
-        UserError: the head is neither `linear` nor `mlp`.
+        UserError: the head is neither `linear` nor `mlp`, or unknown words have n-grams.
     """
     settings = compiled.settings
     if settings.head_type not in HEADS:
         raise UserError(f"ONNX: the head is {settings.head_type!r}; expected linear or mlp")
+    if "unknown.ngrams" in compiled.weights:
+        raise UserError(
+            "ONNX: the model tells unknown words apart by n-grams, which the graph does not take; "
+            "train with embedder.ngram_buckets 0"
+        )
     graph, width = _Graph(""), settings.boundary_width
     before, behind = (np.full((1, 1), row, np.int64) for row in settings.boundary_places)
     mask = graph("Cast", "attention_mask", to=TensorProto.BOOL)

@@ -131,6 +131,12 @@ def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
     build({}, head={"type": "odd_head"}).save(tmp_path / "odd")
     with pytest.raises(UserError, match="the head is 'odd_head'; expected linear or mlp"):
         export([str(tmp_path / "odd"), str(tmp_path / "model.onnx")])
+    (tmp_path / "ngrams").mkdir()
+    build({}, embedder={"type": "static", "embedding_dim": 6, "ngram_buckets": 9}, **LINEAR).save(
+        tmp_path / "ngrams"
+    )
+    with pytest.raises(UserError, match=r"by n-grams, which the graph does not take"):
+        export([str(tmp_path / "ngrams"), str(tmp_path / "model.onnx")])
     (tmp_path / "cnn").mkdir()
     cnn: TextClassifier = Model.from_params(
         {"embedder": {"type": "static", "embedding_dim": 6}, "encoder": {"type": "cnn"}},
