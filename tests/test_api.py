@@ -84,6 +84,9 @@ def test_texts_are_classified_alike_by_folder_model_and_compiled(run: Path) -> N
 def test_one_text_is_refused(run: Path) -> None:
     with pytest.raises(TypeError, match=r"give \['Stir"):
         predict_texts(run, TEXTS[1])
+    for model in (run, load_model(run)):
+        with pytest.raises(UserError, match="text 2: the text has half of a surrogate pair"):
+            predict_texts(model, ["a", "\ud800"])
     with pytest.raises(UserError, match="nowhere"):
         predict_texts(run / "nowhere", TEXTS)
 

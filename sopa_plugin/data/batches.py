@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.data.ngrams import NewWords
+from sopa_plugin.data.sources import check_encodable
 from sopa_plugin.data.tokenizers import in_batches, splitting
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ class Documents:
             new_words = NewWords(len(tokenizer))
         ids, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for some in in_batches(texts):
-            pieces = _token_ids(some, tokenizer, new_words)
+            try:
+                pieces = _token_ids(some, tokenizer, new_words)
+            except (UnicodeEncodeError, TypeError):  # as the library finds no fault but this
+                for number, text in enumerate(texts, start=1):
+                    check_encodable("".join(text), f"text {number}")
+                raise
             lengths.append(np.fromiter(map(len, pieces), np.int64, len(pieces)))
             ids.append(np.fromiter(chain.from_iterable(pieces), np.int64, lengths[-1].sum()))
         return cls(

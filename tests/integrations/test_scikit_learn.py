@@ -146,6 +146,9 @@ def test_what_is_no_text_or_config_is_refused(classifier: SopaClassifier) -> Non
         classifier.predict("Rain .")
     with pytest.raises(ValueError, match="found nan at 1"):
         classifier.predict(["Rain .", float("nan")])
+    for missing in (None, float("nan")):
+        with pytest.raises(ValueError, match=f"the class of each text, found {missing} at 1"):
+            clone(classifier).fit(TEXTS[:2], np.array(["a", missing], object))
     with pytest.raises(ValueError, match="inconsistent"):
         clone(classifier).fit(TEXTS, LABELS[:-1])
     with pytest.raises(ConfigError, match=r"model\.encoder\.patern"):
