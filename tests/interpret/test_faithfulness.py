@@ -84,6 +84,14 @@ def test_gradient_times_input_by_hand(explainer: Explainer) -> None:
     assert explainer.subject.encoder.arcs.weight.grad is None
 
 
+def test_where_scores_are_true_or_false_the_gradient_is_zero() -> None:
+    encoder = SopaEncoder(2, {2: 2}, epsilons=False, semiring="boolean")
+    explainer = Explainer.from_encoder(encoder, VECTORS, head, ["bad", "good"], "no_match")
+    encoded = explainer.subject.read([WORDS])
+    assert not gradient_times_input(explainer.subject, encoded, np.array([1])).any()
+    assert measure(explainer, "tiny", [WORDS]).documents == 1
+
+
 def test_contributions_are_shared_out_among_the_words_of_their_phrases() -> None:
     inside = np.array([[True, False], [True, True], [False, False]])
     assert shared_out(np.array([3.0, -1.0]), inside).tolist() == [1.5, 0.5, 0]
