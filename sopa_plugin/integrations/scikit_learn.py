@@ -97,7 +97,7 @@ class SopaEstimator(BaseEstimator):
             raise ValueError("requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
         check_consistent_length(texts, y)
-        for number, label in enumerate(y.tolist()):
+        for number, label in enumerate(np.asarray(y).tolist()):
             if label is None or label != label:  # NaN
                 raise ValueError(f"expected the class of each text, found {label} at {number}")
         check_classification_targets(y)
