@@ -181,7 +181,8 @@ class SopaClassifier(ClassifierMixin, SopaEstimator):
 
     def predict(self, X: Sequence[str]) -> NDArray:
         """The most probable class of each text."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]  # type: ignore[no-any-return]
+        best = self.predict_proba(X).argmax(axis=1)  # or there are no classes yet
+        return self.classes_[best]  # type: ignore[no-any-return]
 
 
 class SopaVectorizer(TransformerMixin, SopaEstimator):
