@@ -5,6 +5,8 @@ spaCy imports this file, an entry point, for every pipeline: what is heavy comes
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +21,16 @@ from sopa_plugin.errors import UserError
 
 if TYPE_CHECKING:
     from sopa_plugin.interpret import Explainer
+
+
+def _use_one_thread() -> None:
+    """In a forked child (`n_process`), where torch would wait for threads that its parent has."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_use_one_thread)
 
 
 @Language.factory(
