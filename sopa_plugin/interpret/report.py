@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -281,7 +282,8 @@ def read_model(
         for label in range(len(labels))
     ]
     per_label = max(1, examples // len(labels))
-    wrong = surest[(true != predicted)[surest]]
+    errors = explain(surest[(true != predicted)[surest]])
+    wrong = tuple(islice(errors, examples))  # whole; of the others only what is shown is kept
     metrics = classification_metrics(log_probabilities, true)
     return ModelReport(
         name,
@@ -291,8 +293,8 @@ def read_model(
         patterns,
         explainer.where(texts, gold, {each.name: each.threshold for each in patterns}),
         measure(explainer, name, texts),
-        tuple(replace(each, contributions=each.shown) for each in explain(wrong)),
-        tuple(explain(wrong[:examples])),
+        tuple(replace(each, contributions=each.shown) for each in chain(wrong, errors)),
+        wrong,
         tuple(explain(surest[::-1][:examples])),
         tuple(each for numbers in right for each in explain(numbers[:per_label])),
         tuple(map(tuple, calibration(log_probabilities, true).tolist())),
