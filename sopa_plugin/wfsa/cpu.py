@@ -148,17 +148,13 @@ def rows_backward(
 
     Threads share out the rows.
     """
-    given, found = (
-        _mostly_zeros(grad, weight, keep, scale, log_sigmoids),
-        _zeros(len(grad), weight.shape[1]),
-    )
+    given = _mostly_zeros(grad, weight, keep, scale, log_sigmoids)
     if given is None:
         return None
-    threads = num_threads(grad.numel(), LEAST_PRODUCTS)
-    result = found.numpy()
-    _pool.run(
-        lambda *part: add_row_products(*given, *part, result), _even_shares(len(grad), threads)
-    )
+    found = _zeros(len(grad), weight.shape[1])
+    result, threads = found.numpy(), num_threads(grad.numel(), LEAST_PRODUCTS)
+    shares = _even_shares(len(grad), threads)
+    _pool.run(lambda *part: add_row_products(*given, *part, result), shares)
     return found
 
 
