@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +24,25 @@ def levels_of_logging() -> Iterator[None]:
     yield
     for name, level in before.items():
         logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an untrained classifier of five patterns over six words."""
+    import torch
+
+    from sopa_plugin.data.tokenizers import make_tokenizer
+    from sopa_plugin.models import Model
+
+    torch.manual_seed(1)
+    folder = tmp_path_factory.mktemp("run")
+    model = Model.from_params(
+        {
+            "embedder": {"type": "static", "embedding_dim": 4},
+            "encoder": {"type": "sopa", "patterns": {"3": 3, "2": 2}},
+        },
+        tokenizer=make_tokenizer(["a", "good", "bad", "film", ",", "not"]),
+        labels=["bad", "good"],
+    )
+    model.save(folder)
+    return folder

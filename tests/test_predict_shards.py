@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
-import torch
 from datasets import Dataset
 from pyarrow import parquet
 
 from sopa_plugin import BatchPredictor, predict_texts
-from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
-from sopa_plugin.models import Model, load_model
+from sopa_plugin.models import load_model
 from sopa_plugin.predict import main as predict
 
 ROOT = Path(__file__).parents[1]
@@ -32,19 +30,8 @@ TEXTS = ["a good film", "bad , bad film", "", "unheard-of", "not good"]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(1)
-    folder = tmp_path_factory.mktemp("run")
-    model = Model.from_params(
-        {
-            "embedder": {"type": "static", "embedding_dim": 4},
-            "encoder": {"type": "sopa", "patterns": {"3": 3, "2": 2}},
-        },
-        tokenizer=make_tokenizer(["a", "good", "bad", "film", ",", "not"]),
-        labels=LABELS,
-    )
-    model.save(folder)
-    return folder
+def run(small_model: Path) -> Path:
+    return small_model
 
 
 def write_shards(folder: Path) -> None:

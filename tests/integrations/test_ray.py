@@ -9,12 +9,9 @@ from typing import Any
 
 import pyarrow
 import pytest
-import torch
 from pyarrow import parquet
 
 from sopa_plugin import BatchPredictor, predict_texts
-from sopa_plugin.data.tokenizers import make_tokenizer
-from sopa_plugin.models import Model
 
 ray: Any = pytest.importorskip("ray", reason="needs ray")
 pytest.importorskip("ray.data", reason="needs ray[data]")
@@ -30,19 +27,8 @@ def started() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(1)
-    folder = tmp_path_factory.mktemp("run")
-    model = Model.from_params(
-        {
-            "embedder": {"type": "static", "embedding_dim": 4},
-            "encoder": {"type": "sopa", "patterns": {"3": 3, "2": 2}},
-        },
-        tokenizer=make_tokenizer(["a", "good", "bad", "film", ","]),
-        labels=["bad", "good"],
-    )
-    model.save(folder)
-    return folder
+def run(small_model: Path) -> Path:
+    return small_model
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
