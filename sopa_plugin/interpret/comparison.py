@@ -1,4 +1,4 @@
-"""Two models side by side on the same labelled documents: labels that flip, and patterns."""
+"""Two models side by side on the same documents: labels that flip, and patterns."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from sopa_plugin.training.metrics import split_metrics
 PHRASES = 5
 """Contributions to a document's label of which the phrases are told, at most."""
 
-Way = tuple[str, str, str]
-"""A document's own label, and those that the two models give it."""
+Way = tuple[str | None, str, str]
+"""A document's own label, None where it has none, and those that the two models give it."""
 
 
 class Flip(NamedTuple):
@@ -46,7 +46,6 @@ class Flip(NamedTuple):
     @property
     def way(self) -> Way:
         """The labels."""
-        assert self.before.gold is not None
         return self.before.gold, self.before.predicted, self.after.predicted
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,12 +110,12 @@ class PatternPair(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Explanation):
-    """What two models make of the same labelled documents.
+    """What two models make of the same documents.
 
     Arguments:
         names: of the models.
         split: of which set the documents are; figures are called after it (`dev_accuracy`).
-        before, after: figures of the one and the other.
+        before, after: figures of the one and the other; without labels, how many documents.
         changed: the documents whose label differs.
         pairs: patterns of the same name and length, those first whose effects differ most.
         alone: names of the patterns that only the one or only the other has.
@@ -140,7 +139,11 @@ class Comparison(Explanation):
     def figures(self) -> dict[str, tuple[float, float]]:
         """Accuracy, macro-F1 and loss of both, by name."""
         keys = (f"{self.split}_{name}" for name in ("accuracy", "macro_f1", "loss"))
-        return {key.replace("_", " "): (self.before[key], self.after[key]) for key in keys}
+        return {
+            key.replace("_", " "): (self.before[key], self.after[key])
+            for key in keys
+            if key in self.before
+        }
 
     @property
     def flips(self) -> list[Flip]:
@@ -157,7 +160,8 @@ class Comparison(Explanation):
         """How many labels differ, and how many of them are right."""
         of = f"{len(self.changed):,} of {self.before[f'{self.split}_examples']:,}"
         right = [sum(flip.way[each] == flip.way[0] for flip in self.changed) for each in (2, 1)]
-        told = f": {right[0]:,} become right, {right[1]:,} were" if self.changed else ""
+        told = f": {right[0]:,} become right, {right[1]:,} were"
+        told = told if self.changed and self.figures else ""
         return f"another label for {of} {self.split} documents{told}"
 
     @property
@@ -191,14 +195,16 @@ class Comparison(Explanation):
             lines.append(f"{name:>14}  {one:.4f} -> {two:.4f}  ({signed(two - one, 4)})")
         lines.append(self.about_flips)
         for (gold, before, after), count in self.directions:
-            way = f"{visible(before)} -> {visible(after)}, labelled {visible(gold)}"
-            lines.append(f"  {count:>5,}  {paint(way, side((after == gold) - 0.5), color)}")
+            way = f"{visible(before)} -> {visible(after)}"
+            way += f", labelled {visible(gold)}" if gold else ""
+            lines.append(f"  {count:>5,}  {paint(way, _look(after, gold), color)}")
         for flip in self.flips:
             gold, before, after = flip.way
-            way = f"{'right' if after == gold else 'wrong'}: {visible(before)} -> {visible(after)}"
-            own = "" if gold in (before, after) else f" (labelled {visible(gold)})"
+            way = f"{visible(before)} -> {visible(after)}"
+            way = f"{'right' if after == gold else 'wrong'}: {way}" if gold else way
+            own = "" if gold in (None, before, after) else f" (labelled {visible(gold or '')})"
             text = fold(f"  {way}{own}  {visible(flip.text)}", 4)
-            lines.append(text.replace(way, paint(way, side((after == gold) - 0.5), color), 1))
+            lines.append(text.replace(way, paint(way, _look(after, gold), color), 1))
             for each in (flip.before, flip.after):
                 told = f"{each.predicted} {percent(each.probabilities[each.predicted])}: "
                 told += " · ".join(map(_reason, each.reasons)) or "no phrase speaks for it"
@@ -216,6 +222,11 @@ class Comparison(Explanation):
         return "\n".join(lines)
 
 
+def _look(given: str, gold: str | None) -> str:
+    """How a label given to a document is painted: as right, as wrong, or as neither."""
+    return "muted" if gold is None else side((given == gold) - 0.5)
+
+
 def _reason(item: Contribution) -> str:
     assert item.match is not None
     return f"{item.match.phrase} ({item.pattern})"
@@ -229,12 +240,12 @@ def compare(
     names: tuple[str, str],
     split: str = "dev",
 ) -> Comparison:
-    """Two classifiers on the same documents.
+    """Two classifiers on the same documents, labelled all or none.
 
     Arguments:
         before, after: explainers of a `ModelSubject` each.
         texts: the documents.
-        gold: the numbers of their labels, as `before` has them.
+        gold: the numbers of their labels, as `before` has them; -1 of those that have none.
         names: of the models.
         split: of which set the documents are.
 
@@ -260,7 +271,12 @@ def compare(
         Flip(
             texts[n],
             *(
-                each.document(texts[n], gold=labels[gold[n]], shown=PHRASES, number=n)
+                each.document(
+                    texts[n],
+                    gold=labels[gold[n]] if gold[n] >= 0 else None,
+                    shown=PHRASES,
+                    number=n,
+                )
                 for each in sides
             ),
         )
@@ -279,7 +295,10 @@ def compare(
     pairs.sort(key=lambda pair: -pair.change)
     paired = {pair.before.name for pair in pairs}
     one, two = (tuple(name for name in each.subject.names if name not in paired) for each in sides)
-    figures = [split_metrics(split, each, gold) for each in found]
+    figures: list[dict[str, Any]] = [
+        split_metrics(split, each, gold) if min(gold) >= 0 else {f"{split}_examples": len(texts)}
+        for each in found
+    ]
     return Comparison(names, split, figures[0], figures[1], tuple(flips), tuple(pairs), (one, two))
 
 

@@ -288,7 +288,7 @@ def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:
 
 @dataclass(frozen=True, repr=False)
 class Edited(Comparison):
-    """What editing patterns changed on the dev set.
+    """What editing patterns changed on the dev set, its labels known or not.
 
     Arguments:
         edits: by pattern, what was done.
@@ -301,7 +301,8 @@ class Edited(Comparison):
     @property
     def warning(self) -> str:
         """Said where the dev set's accuracy falls by more than a point."""
-        points = 100 * (self.after["dev_accuracy"] - self.before["dev_accuracy"])
+        before, after = self.figures.get("dev accuracy", (0.0, 0.0))
+        points = 100 * (after - before)
         if round(points, 6) >= -1:
             return ""
         needed = "" if self._is_rewritten else ": these patterns are needed"
@@ -334,11 +335,13 @@ class Edited(Comparison):
         edits, original = "\n".join(f"- {each}" for each in self.told), self.names[0]
         what = "what these patterns match changes no prediction"
         what = "patterns were edited by hand" if self._is_rewritten else what
-        before, after = self.before["dev_accuracy"], self.after["dev_accuracy"]
+        changed = f"{self.about_flips[:1].upper()}{self.about_flips[1:]}.\n"
+        for before, after in [*self.figures.values()][:1]:
+            points = signed(100 * (after - before))
+            changed = f"Dev accuracy: {before:.4f} before, {after:.4f} after ({points} points).\n"
         return (
             f"# {original}, edited\n\nA copy of `{original}` in which {what}:\n\n{edits}\n\n"
-            f"Dev accuracy: {before:.4f} before, {after:.4f} after "
-            f"({signed(100 * (after - before))} points).\n"
+            f"{changed}"
         )
 
     @property

@@ -218,7 +218,7 @@ class RunReader:
         folder = None if output is None else Path(output)
         if folder is not None and folder.exists() and (folder.is_file() or any(folder.iterdir())):
             raise UserError(f"{folder}: exists already; an edited model is saved in a new folder")
-        texts, gold = self.examples(None, "dev")
+        texts, gold = self.examples(None, "dev", unlabelled=True)
         edits: Edits = {}
         self._take_means()
         if rewrite is None:
@@ -241,7 +241,7 @@ class RunReader:
 
     def compare(self, other: RunReader, data: str | None, split: str) -> Comparison:
         """This model and that of another run on `split` of this run's own data, or on `data`."""
-        texts, gold = self.examples(data, split)
+        texts, gold = self.examples(data, split, unlabelled=True)
         names = self.folder.resolve().name, other.folder.resolve().name
         if names[0] == names[1]:
             names = str(self.folder), str(other.folder)

@@ -110,8 +110,21 @@ def test_texts_and_rules_are_a_classifier_without_a_label(
     assert "precision" not in said
     with pytest.raises(UserError, match="its dev texts have no labels to evaluate by"):
         list(evaluate_run(run))
-    with pytest.raises(UserError, match="dev set: its texts have no labels"):
-        explain.main([str(run), "mask", "good/1"])
+    with pytest.raises(UserError, match="train set: its texts have no labels"):
+        explain.main([str(run), "edit", "good/1", "--forbid", "great", "--refit"])
+    capsys.readouterr()
+    edited = data / "edited"
+    explain.main([str(run), "edit", "good/1", "--forbid", "great", "-s", str(edited)])
+    said = capsys.readouterr().out
+    dev, _ = RunReader(run).examples(None, "dev", unlabelled=True)
+    given = [load_model(each).log_probabilities(dev).argmax(axis=1) for each in (run, edited)]
+    flipped = (given[0] != given[1]).sum()
+    assert f"another label for {flipped} of {len(dev)} dev documents\n" in said
+    assert not [word for word in ("accuracy", "labelled", "right", "wrong") if word in said]
+    assert f"Another label for {flipped} of {len(dev)}" in (edited / "README.md").read_text()
+    page = data / "compare.html"
+    explain.main([str(run), "compare", str(edited), "-o", str(page)])
+    assert "✗" not in page.read_text()
 
 
 def test_training_without_labels_is_one_clear_error(data: Path) -> None:
