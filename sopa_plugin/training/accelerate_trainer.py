@@ -88,8 +88,9 @@ class AccelerateTrainer(Trainer):
         batches_by_length: whether the documents of a batch are of like length.
         cache_embedder: whether a frozen contextual embedder is run once for all epochs, and its
             output kept on disk meanwhile (4 bytes a token and dimension).
-        anchor: how strongly the patterns of rules, and their votes, are pulled towards what they
-            began as: each step brings them nearer by this share of the learning rate.
+        anchor: how strongly a model with rules is held to what it began as: the loss, summed over
+            the training texts, has this times half the squared distance of their patterns' weights
+            and of the head from there. So it tells much beside few texts and little beside many.
         checkpoint_every: write a checkpoint after so many batches too, not only after each epoch.
         trackers: where else to log: `tensorboard`, `wandb`, ... (Accelerate's trackers).
     """
@@ -274,10 +275,10 @@ class AccelerateTrainer(Trainer):
         state = TrainingState(
             run, accelerator, model, module, optimizer, schedule, tracker, train, dev, seed
         )
-        if self.anchor:
-            state.anchors = [
-                (parameter, parameter.detach().clone(), own) for parameter, own in model.started()
-            ]
+        state.starts = [
+            (parameter, torch.where(own, parameter, 0).detach(), own)
+            for parameter, own in model.started()
+        ]
         if self.embedder_pull:
             state.embedder_start = [
                 (each, each.detach().clone())
@@ -371,23 +372,39 @@ class AccelerateTrainer(Trainer):
                 numbers = batches[self.accelerator.process_index]
                 logits, labels = self._forward(state, numbers)
                 loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
-                self.accelerator.backward(loss * scale)
+                objective = loss * scale
+                if last and self.anchor:
+                    share = 1 if self.loss_reduction == "mean" else size
+                    objective = objective + self._anchored(state) * (share / len(state.train))
+                self.accelerator.backward(objective)
             state.train_logits[torch.from_numpy(numbers)] = logits.detach()
             results.append((logits.detach(), labels))
         self._clip(state.model)
         state.optimizer.step()
         if not self.accelerator.optimizer_step_was_skipped:
-            self._pull(state)
+            self._decay_to_start(state)
             state.schedule.after_step()
         state.optimizer.zero_grad()
         return results
 
+    def _anchored(self, state: TrainingState) -> Tensor:
+        """What the distance of a model with rules from its start adds to the loss of all texts."""
+        far = [
+            torch.where(own, parameter - start, 0).square().sum()
+            for parameter, start, own in state.starts
+        ]
+        return torch.stack(far).sum() * (self.anchor / 2)
+
     @torch.no_grad()
-    def _pull(self, state: TrainingState) -> None:
-        """Brings what rules began nearer to its start."""
-        share = self.anchor * state.optimizer.param_groups[0]["lr"]
-        for parameter, start, own in state.anchors:
-            parameter.lerp_(torch.where(own, start, parameter), min(share, 1.0))
+    def _decay_to_start(self, state: TrainingState) -> None:
+        """Gives back what weight decay apart from gradients took of the start of rules.
+
+        So it brings their patterns nearer to what they began as, instead of to nothing.
+        """
+        group = state.optimizer.param_groups[0]
+        if group.get("decoupled_weight_decay"):
+            for parameter, start, _ in state.starts:
+                parameter.add_(start, alpha=group["lr"] * group["weight_decay"])
 
     @torch.no_grad()
     def _pull_embedder(self, state: TrainingState, steps: int) -> None:

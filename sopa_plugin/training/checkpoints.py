@@ -159,7 +159,7 @@ class TrainingState:
         progress: how far the run has come.
         train_logits: scores of the training documents, as they were when each was trained on, of
             this process alone; `[documents, labels]`.
-        anchors: weights that are held to their start: each with that, and which of its numbers.
+        starts: weights some of whose numbers rules began: each with these, and which they are.
         embedder_start: what is trained of the embedder, if it is pulled to its start, with that.
     """
 
@@ -176,7 +176,7 @@ class TrainingState:
 
     def __post_init__(self) -> None:
         self.progress = Progress()
-        self.anchors: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self.starts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self.embedder_start: list[tuple[torch.Tensor, torch.Tensor]] = []
         shape = len(self.train), len(self.model.labels)
         self.train_logits = torch.zeros(shape, device=self.model.device)

@@ -230,18 +230,52 @@ def test_no_epoch_leaves_the_rules_as_they_are(tmp_path: Path) -> None:
     assert {"positive/1", "negative/2", "2-1", "2-2", "no rule"} < set(explainer.subject.names)
 
 
-def test_an_anchor_holds_rules_to_their_start(tmp_path: Path) -> None:
-    moved = {}
-    for name, num_epochs, anchor in (("start", 0, 0.0), ("free", 4, 0.0), ("held", 4, 20.0)):
-        config = changed(
-            optimizer={"type": "adam", "lr": 0.02}, num_epochs=num_epochs, anchor=anchor
-        )
-        run_experiment(config, tmp_path / name)
+@pytest.mark.parametrize("loss_reduction", ["mean", "sum"])
+def test_an_anchor_pulls_to_the_start_as_if_it_were_some_texts(
+    tmp_path: Path, loss_reduction: str
+) -> None:
+    """By hand: the second step of gradient descent also goes back by rate × anchor / texts of the
+    way that the first one went; the head's weights for free patterns are left alone."""
+    learned: dict[tuple[int, float], dict[str, torch.Tensor]] = {}
+    for epochs, anchor in ((0, 0.0), (1, 0.0), (2, 0.0), (2, 20.0)):
+        name = f"{epochs}-{anchor}"
+        optimizer = {"type": "sgd", "lr": 0.01}
+        trainer = {"batch_size": 40, "loss_reduction": loss_reduction, "anchor": anchor}
+        run_experiment(changed(optimizer=optimizer, num_epochs=epochs, **trainer), tmp_path / name)
         model: Any = load_model(tmp_path / name)
-        ours = [place for place, rule in enumerate(model.encoder.rules) if rule]
-        moved[name] = model.head.output.weight[:, ours].detach()
-    distances = {name: float((each - moved["start"]).norm()) for name, each in moved.items()}
-    assert 0 < distances["held"] < distances["free"] / 3
+        learned[epochs, anchor] = {key: each.detach() for key, each in model.named_parameters()}
+    start, first, second, held = learned.values()
+    share = 0.01 * 20 / 40 * (1 if loss_reduction == "mean" else 40)
+    free = torch.tensor([rule is None for rule in model.encoder.rules])
+    for key in ("encoder.arcs.weight", "encoder.arcs.bias", "head.output.weight"):
+        back, moved = (second[key] - held[key]) / share, first[key] - start[key]
+        if key.startswith("head"):
+            assert moved[:, free].any()
+            assert not back[:, free].any()
+            back, moved = back[:, ~free], moved[:, ~free]
+        assert moved.any()
+        torch.testing.assert_close(back, moved, rtol=0.01, atol=2e-4)
+
+
+def test_weight_decay_takes_nothing_from_what_rules_began(tmp_path: Path) -> None:
+    learned: list[dict[str, torch.Tensor]] = []
+    for decay in (0.0, 5.0):
+        optimizer = {"type": "adamw", "lr": 0.01, "weight_decay": decay}
+        run_experiment(
+            changed(optimizer=optimizer, num_epochs=1, batch_size=40), tmp_path / str(decay)
+        )
+        model: Any = load_model(tmp_path / str(decay))
+        learned.append({key: each.detach() for key, each in model.named_parameters()})
+    kept, decayed = learned
+    layout, rules = model.encoder.layout, model.encoder.rules
+    own = torch.tensor([rules[pattern] is not None for pattern in layout.patterns_of_scores])
+    for key in ("encoder.arcs.weight", "encoder.arcs.bias"):
+        ours = own[: len(kept[key])]
+        torch.testing.assert_close(decayed[key][ours], kept[key][ours])
+        torch.testing.assert_close(
+            decayed[key][~ours], 0.95 * kept[key][~ours], rtol=0.05, atol=0.02
+        )
+    torch.testing.assert_close(decayed["head.output.weight"], kept["head.output.weight"])
 
 
 def test_the_last_epoch_is_taken_whatever_dev_says(tmp_path: Path) -> None:
