@@ -97,6 +97,7 @@ setup(
         "llvmlite>=0.44",
         "numba>=0.61",
         "numpy>=2.0",
+        "orjson>=3.10",
         "pandas>=2.2",
         "pyarrow>=15",
         "safetensors>=0.4.3",

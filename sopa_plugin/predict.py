@@ -21,6 +21,7 @@ from sopa_plugin.cli import (
     make_parser,
     open_input,
     run_command,
+    whole_number,
 )
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
@@ -60,6 +61,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="write this file instead of stdout; for a folder, a folder with an answer to each "
         "file, of which those that are there are not made again",
     )
+    parser.add_argument(
+        "--workers",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="answer N blocks of the input at the same time, on as many cores; the answers are the "
+        "same, but wait for the blocks behind them (default: 1)",
+    )
     add_input(parser, "--format")
     add_model_options(parser, "the compiled model on the CPU, else a GPU if there is one")
     args = parser.parse_args(argv)
@@ -71,16 +80,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         source, documents = files.enter_context(open_input(args, args.input))
         _check_output(args.output, source, documents.form, args.force)
         model = load_predictor(args.run, args.device, args.accept_changed)
-        predict_stream(model, documents, _open_output(args.output, files))
+        predict_stream(model, documents, _open_output(args.output, files), args.workers)
 
 
-def predict_stream(model: Predictor, documents: Documents, output: BinaryIO) -> None:
+def predict_stream(
+    model: Predictor, documents: Documents, output: BinaryIO, workers: int = 1
+) -> None:
     """Writes the `documents` with their answers to `output`.
 
-    What has been read is answered at once, so memory does not grow with the input and a slow writer
-    need not wait.
+    Memory does not grow with the input. By one worker what has been read is answered at once, so a
+    slow writer need not wait.
     """
-    for written in documents.answered(partial(probabilities, model), model.labels):
+    for written in documents.answered(partial(probabilities, model), model.labels, workers):
         output.write(written)
         output.flush()
 
@@ -119,7 +130,7 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
             write_file(noted, json.dumps(asked))
         with ExitStack() as files:
             _, documents = files.enter_context(open_input(args, str(answers[answer])))
-            predict_stream(model, documents, _open_output(str(answer), files))
+            predict_stream(model, documents, _open_output(str(answer), files), args.workers)
 
 
 def _share() -> slice:

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import BinaryIO
 
 import numpy as np
@@ -32,9 +33,11 @@ class ByLength(Model):
         return np.log(np.stack([1 / (1 + lengths), lengths / (1 + lengths) + 1e-300], axis=1))
 
 
-def answer(source: BinaryIO, output: BinaryIO, format: str | None, model: Model) -> None:
+def answer(
+    source: BinaryIO, output: BinaryIO, format: str | None, model: Model, workers: int = 1
+) -> None:
     with open_documents(source, "input", format) as documents:
-        predict_stream(model, documents, output)
+        predict_stream(model, documents, output, workers)
 
 
 def predict(data: bytes, format: str | None = None) -> list[dict]:
@@ -121,6 +124,35 @@ def test_lines_beyond_a_block_stay_in_order_and_memory_is_bounded() -> None:
     answers = [json.loads(line)["text"] for line in output.getvalue().split(b"\n")[:-1]]
     assert answers == lines
     assert model.largest <= BLOCK // len("line 0")
+
+
+def test_numbers_are_those_of_the_model() -> None:
+    shares = np.concatenate([10.0 ** -np.arange(0, 310.0), np.random.default_rng(0).random(1000)])
+
+    class Odd(ByLength):
+        def log_probabilities(self, texts: Sequence[str]) -> np.ndarray:
+            with np.errstate(divide="ignore"):
+                return np.maximum(np.log(np.stack([shares, 1 - shares], axis=1)), -1e4)
+
+    output = io.BytesIO()
+    answer(io.BytesIO(b"x\n" * len(shares)), output, "text", Odd())
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    expected = np.exp(Odd().log_probabilities([]))
+    assert [list(line["probabilities"].values()) for line in lines] == expected.tolist()
+
+
+@pytest.mark.parametrize("end", [b"", b"caf\xe9\n"], ids=["whole", "faulty"])
+def test_any_number_of_workers_writes_the_same(end: bytes) -> None:
+    data = b"".join(b"line %d\n" % number for number in range(200_000)) + end
+    assert len(data) > 8 * BLOCK
+    written = []
+    for workers in (1, 2, 5):
+        output = io.BytesIO()
+        with pytest.raises(UserError, match="200001") if end else nullcontext():
+            answer(io.BytesIO(data), output, "text", ByLength(), workers)
+        written.append(output.getvalue())
+    assert written[0].count(b"\n") == 200_000
+    assert written[1] == written[2] == written[0]
 
 
 def test_a_line_is_answered_before_the_next_is_written() -> None:

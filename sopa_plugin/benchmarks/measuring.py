@@ -45,7 +45,11 @@ class Spread:
     def __str__(self) -> str:
         scales = _SCALES.get(self.unit, ((1.0, self.unit),))
         size, unit = next((each for each in scales if self.median >= each[0]), scales[-1])
-        median, low, high = (f"{each / size:.3g}" for each in (self.median, self.low, self.high))
+        places = (self.median, self.low, self.high)
+        median, low, high = (
+            f"{each / size:,.0f}" if each / size >= 1000 else f"{each / size:.3g}"
+            for each in places
+        )
         return f"{median} {unit}" + (f" ({low}–{high})" if self.low < self.high else "")
 
 
@@ -141,8 +145,8 @@ class Bench:
         units: float,
         targets: Mapping[str, tuple[str, float, float | None]] | None = None,
         note: str = "",
-    ) -> None:
-        """Measures `work` side by side and reports it.
+    ) -> dict[str, NDArray[np.float64]]:
+        """Measures `work` side by side and reports it; the seconds that it took, `[rounds]`.
 
         Arguments:
             title: of the table.
@@ -167,6 +171,7 @@ class Bench:
         for name, (what, bound, aim) in (targets or {}).items():
             if name in ratios:
                 self.report.targets.append(Target(what, ratios[name], bound, aim))
+        return seconds
 
 
 def interleave(

@@ -15,15 +15,18 @@ import shutil
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from itertools import islice
-from json.encoder import encode_basestring as quoted
+from itertools import chain, islice, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
+import numpy as np
 from numpy.typing import NDArray
+from orjson import OPT_SERIALIZE_NUMPY, dumps
 
 from sopa_plugin.data.sources import (
     HEAD,
@@ -39,12 +42,13 @@ from sopa_plugin.errors import UserError, listed, require, shortened
 from sopa_plugin.files import is_same_file
 
 FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
-BLOCK = 2**16  # bytes read at once: some hundred sentences
+BLOCK = 2**18  # bytes read at once: some hundred sentences
 ROWS = 1000  # of a table, read at once
 CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
 """What to do with text that is not UTF-8."""
 _AS_TEXT = "--format text (explain: --input-format) would read a document a line"
 _BOM = b"\xef\xbb\xbf"
+_SHARES = b', "probabilities": '
 Predict = Callable[[list[str]], NDArray[Any]]
 """Texts to probabilities of the classes, `[texts, labels]`."""
 logger = logging.getLogger(__name__)
@@ -74,17 +78,21 @@ class Documents(ABC):
         """Some texts and their rows, again and again; `UserError` names a row that is none."""
 
     @abstractmethod
-    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
-        """The rows as they were, each with its label and the probabilities after what it has."""
+    def answered(
+        self, predict: Predict, labels: Sequence[str], workers: int = 1
+    ) -> Iterator[bytes]:
+        """The rows as they were, each with its label and the probabilities after what it has.
+
+        `predict` is called by so many `workers`, threads, at the same time; by one, what has been
+        read is answered before more is.
+        """
 
     def _answers(
-        self, predict: Predict, labels: Sequence[str]
-    ) -> Iterator[tuple[Any, list[str], NDArray[Any]]]:
+        self, predict: Predict, labels: Sequence[Any], workers: int
+    ) -> Iterator[tuple[Any, list[Any], NDArray[Any]]]:
         """Rows of a block with their labels and probabilities."""
-        for texts, rows in self.blocks():
-            if texts:
-                found = predict(texts)
-                yield rows, [labels[each] for each in found.argmax(1).tolist()], found
+        for rows, found in _in_order(predict, self.blocks(), workers):
+            yield rows, [labels[each] for each in found.argmax(1).tolist()], found
 
     def _text(self, text: str | None, where: str) -> str:
         if not text or text.isspace():
@@ -110,7 +118,8 @@ class Lines(Documents):
     """Lines of plain text, or of JSON objects, as they come; blank ones among JSON are none.
 
     Answers are lines of JSON in UTF-8: `text`, or a line's own object as it was written, with
-    `label` and `probabilities {label: p}`.
+    `label` and `probabilities {label: p}`; numbers as orjson spells them, 1e-5 where Python has
+    1e-05, and read back as they were.
 
     Arguments:
         source: UTF-8.
@@ -126,44 +135,57 @@ class Lines(Documents):
         super().__init__(name)
         self.source, self.text_column, self.is_json = source, text_column, is_json
 
-    def blocks(self) -> Iterator[tuple[list[str], list[tuple[str, ...]]]]:
-        """Rows: the answer up to its label, and the names of its two keys.
+    def blocks(self) -> Iterator[tuple[list[str], list[tuple[bytes, bytes]]]]:
+        """Rows: what stands before the label, and what between it and the probabilities.
 
         What comes before a faulty line is yielded before it is an error.
         """
         number = 0
         for lines in split_lines(self.source):
             texts: list[str] = []
-            rows: list[tuple[str, ...]] = []
+            rows: list[tuple[bytes, bytes]] = []
             try:
                 for line in lines:
                     number += 1
-                    text = _decoded(line, where := f"{self.name}:{number}")
+                    try:
+                        text = line.removesuffix(b"\r").decode()
+                    except UnicodeDecodeError as error:
+                        found = f"not UTF-8 (byte {line[error.start]:#04x}); {CONVERT}"
+                        raise UserError(
+                            f"{self.name}:{number}: {found}, or give --encoding"
+                        ) from error
                     if self.is_json is None:
                         self.is_json = _is_object(text)
                     if not self.is_json:
                         texts.append(text)
-                        rows.append((f'{{"text": {quoted(text)}', "label", "probabilities"))
+                        rows.append((b'{"text": %b, "label": ' % dumps(text), _SHARES))
                     elif text.strip():
-                        record = self._record(text, where)
+                        record = self._record(text, where := f"{self.name}:{number}")
                         texts.append(self._text(record[self.text_column], where))
-                        keys = (self._free(each, record) for each in ("label", "probabilities"))
-                        rows.append((text.rstrip()[:-1].rstrip(), *keys))
+                        label = f', "{self._free("label", record)}": '
+                        shares = f', "{self._free("probabilities", record)}": '
+                        before = text.rstrip()[:-1].rstrip()
+                        rows.append(((before + label).encode(), shares.encode()))
             except UserError:
                 yield texts, rows
                 raise
             yield texts, rows
 
-    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
-        # as json.dumps would write it, which is slower; %r writes a float as it does
-        shares = ", ".join(f"{quoted(label).replace('%', '%%')}: %r" for label in labels)
-        line = f'%s, "%s": %s, "%s": {{{shares}}}}}\n'
-        names = [quoted(label) for label in labels]
-        for rows, best, found in self._answers(predict, names):
-            answers = zip(rows, best, found.tolist(), strict=True)
-            yield "".join(
-                [line % (row, key, name, keys, *each) for (row, key, keys), name, each in answers]
-            ).encode()
+    def answered(
+        self, predict: Predict, labels: Sequence[str], workers: int = 1
+    ) -> Iterator[bytes]:
+        names = [dumps(label) for label in labels]
+        for rows, best, found in self._answers(predict, names, workers):
+            # numbers of a whole block at once, and nothing else for each line
+            plain = np.ascontiguousarray(found.T, np.float64).reshape(-1)
+            numbers = dumps(plain, option=OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+            columns: list[Iterable[bytes]] = [*zip(*rows, strict=True)]
+            columns.insert(1, best)
+            for i, name in enumerate(names):
+                columns.append(repeat(b"%b%b: " % (b", " if i else b"{", name), len(rows)))
+                columns.append(numbers[i * len(rows) : (i + 1) * len(rows)])
+            columns.append(repeat(b"}}\n", len(rows)))
+            yield b"".join(chain.from_iterable(zip(*columns, strict=True)))
 
     def _record(self, text: str, where: str) -> dict[str, Any]:
         try:
@@ -216,13 +238,15 @@ class Rows(Documents):
             texts = [self._text(row[self.column], f"{self.name}:{line}") for line, row in block]
             yield texts, [row for _, row in block]
 
-    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
+    def answered(
+        self, predict: Predict, labels: Sequence[str], workers: int = 1
+    ) -> Iterator[bytes]:
         write = self._writer()
         added = self._columns(self.header, labels)
         if self.delimiter == "\t" and any(set("\t\r\n") & set(each) for each in labels):
             raise UserError(f"{self.name}: a label has a tab or a line end; convert it to .jsonl")
         yield write([[*row, *added] for _, row in islice(self._rows(), self.first_row)])
-        for rows, best, found in self._answers(predict, labels):
+        for rows, best, found in self._answers(predict, labels, workers):
             answers = zip(rows, best, found.tolist(), strict=True)
             yield write([[*row, label, *each] for row, label, each in answers])
 
@@ -283,7 +307,9 @@ class ParquetRows(Documents):
                 yield [self._text(each, f"{self.name}, row {row}") for row, each in texts], batch
                 start += len(batch)
 
-    def answered(self, predict: Predict, labels: Sequence[str]) -> Iterator[bytes]:
+    def answered(
+        self, predict: Predict, labels: Sequence[str], workers: int = 1
+    ) -> Iterator[bytes]:
         import pyarrow
         from pyarrow import parquet
 
@@ -292,7 +318,7 @@ class ParquetRows(Documents):
         schema = pyarrow.schema([*self.schema, *added], metadata=self.schema.metadata)
         with tempfile.TemporaryFile() as file:  # a pipe cannot tell where it is
             with parquet.ParquetWriter(file, schema) as writer:
-                for batch, best, found in self._answers(predict, labels):
+                for batch, best, found in self._answers(predict, labels, workers):
                     answers = map(pyarrow.array, [best, *found.T.tolist()], kinds)
                     columns = [*batch.columns, *answers]
                     writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
@@ -391,6 +417,31 @@ def _check_column(column: str, columns: Sequence[str], where: str) -> None:
         )
 
 
+def _in_order(
+    predict: Predict, blocks: Iterable[tuple[list[str], Any]], workers: int
+) -> Iterator[tuple[Any, NDArray[Any]]]:
+    """The rows of blocks that have texts, and the probabilities of these."""
+    if workers == 1:
+        yield from ((rows, predict(texts)) for texts, rows in blocks if texts)
+        return
+    running = deque[tuple[Any, Future[NDArray[Any]]]]()
+    fault: UserError | None = None
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for texts, rows in blocks:
+                if texts:
+                    running.append((rows, pool.submit(predict, texts)))
+                if len(running) > 2 * workers:
+                    rows, answer = running.popleft()
+                    yield rows, answer.result()
+        except UserError as error:  # comes after the answers to what is before it
+            fault = error
+        for rows, answer in running:
+            yield rows, answer.result()
+    if fault is not None:
+        raise fault
+
+
 def split_lines(source: BinaryIO) -> Iterator[list[bytes]]:
     """The lines that are there to be read, without their ends, again and again.
 
@@ -417,15 +468,6 @@ def split_lines(source: BinaryIO) -> Iterator[list[bytes]]:
         end = end or line_end(last)
         last = last.removeprefix(_BOM) if first else last
         yield last.removesuffix(end).split(end)
-
-
-def _decoded(line: bytes, where: str) -> str:
-    try:
-        return line.removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where}: not UTF-8 (byte {line[error.start]:#04x}); {CONVERT}, or give --encoding"
-        ) from error
 
 
 def _is_object(text: str) -> bool:

@@ -221,7 +221,8 @@ import json, multiprocessing, sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        there = {"sopa_plugin", "my_heads", *"numpy numba llvmlite tokenizers safetensors".split()}
+        third = "numpy numba llvmlite orjson tokenizers safetensors"
+        there = {"sopa_plugin", "my_heads", *third.split()}
         if top not in there and top not in sys.stdlib_module_names:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
