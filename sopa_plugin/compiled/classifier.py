@@ -217,20 +217,29 @@ class CompiledClassifier:
 
         `new_words` are those of `WithUnknown`.
         """
-        empty, table = np.diff(offsets) == 0, self.table
-        if new_words is not None and len(new_words):  # come after the table
-            ids = np.where(ids < self.words.num_ids, ids, ids + len(table) - self.words.num_ids)
+        empty = np.diff(offsets) == 0
+        table, ids = self.rows_of(ids, new_words)
         if self.settings.boundary_width:
-            ids, offsets = self._wrapped(ids, offsets)
-        if new_words is not None and len(new_words):
-            used, ids = np.unique(ids, return_inverse=True)
-            table = np.concatenate([table[used[: -len(new_words)]], self._new_scores(new_words)])
+            ids, offsets = self._wrapped(ids, offsets, len(table) - len(self.table))
         scores = np.empty((len(empty), self.layout.num_patterns), np.float32)
         arcs: Any = Arcs(table, ids, offsets, self.epsilon)  # type: ignore[arg-type]
         document_scores(self.layout, self.settings.semiring, arcs, scores)
         logits = self._head(self._document_vectors(scores))
         logits[empty] = self.class_log_prior
         return logits
+
+    def rows_of(self, ids: Integers, new_words: Integers | None) -> tuple[Numbers, Integers]:
+        """Arc scores `[some words, R]`, boundary tokens' last, and which of them ids have, `[M]`.
+
+        Arguments as for `logits`.
+        """
+        first = self.words.num_ids
+        if new_words is None or ids.max(initial=0) < first:
+            return self.table, ids
+        used, rows = np.unique(ids, return_inverse=True)
+        known, new = np.split(used, [np.searchsorted(used, first)])
+        scores = self._new_scores(new_words[new - first])
+        return np.concatenate([self.table[known], scores, self.table[first:]]), rows
 
     def _new_scores(self, new_words: Integers) -> Numbers:
         """Arc scores `[words, R]` of words with such entries (`NewWords`), as the table's are."""
@@ -244,10 +253,13 @@ class CompiledClassifier:
         log_sigmoid(scores.reshape(-1))
         return scores  # type: ignore[no-any-return]
 
-    def _wrapped(self, ids: Integers, offsets: Integers) -> tuple[Integers, Integers]:
-        """The documents between boundary tokens; as `add_boundary_tokens` of the encoder."""
+    def _wrapped(self, ids: Integers, offsets: Integers, shift: int) -> tuple[Integers, Integers]:
+        """The documents between boundary tokens; as `add_boundary_tokens` of the encoder.
+
+        Their rows lie by `shift` behind where they are in the table.
+        """
         width, batch = self.settings.boundary_width, np.arange(len(offsets))
-        before, behind = self.settings.boundary_places
+        before, behind = (place + shift for place in self.settings.boundary_places)
         document = np.repeat(batch[:-1], np.diff(offsets))
         wrapped = np.full(len(ids) + 2 * width * (len(offsets) - 1), before)
         wrapped[np.arange(len(ids)) + width * (2 * document + 1)] = ids

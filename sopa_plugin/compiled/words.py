@@ -122,11 +122,14 @@ class Words:
         count = _encode(letters, bounds, *vocabulary, self.unknown, most, ids, offsets)
         return ids[:count], offsets
 
+    def spelt(self, text: str) -> list[str]:
+        """The words of a text as it has them."""
+        return [word for word in re.split(BLANKS, text) if word][: self.max_tokens]
+
     def split(self, text: str) -> list[str]:
         """The words of a text as the vocabulary would have them."""
         (lowered,) = self._lowered([text]) if self.lowercase else [text]
-        words = [word for word in re.split(BLANKS, lowered) if word]
-        return words[: self.max_tokens]
+        return self.spelt(lowered)
 
     def _lowered(self, texts: Sequence[str]) -> list[str]:
         # Beyond ASCII, Python and the tokenizer differ: final sigma, newer Unicode letters.
@@ -145,13 +148,16 @@ class WithUnknown:
         self.words, self.unknown_words = words, unknown_words
         self.num_ids = words.num_ids
 
-    def encode(self, texts: Sequence[str]) -> tuple[Integers, Integers, Integers]:
+    def encode(
+        self, texts: Sequence[str], new_words: NewWords | None = None
+    ) -> tuple[Integers, Integers, Integers]:
         """Ids of all words `[M]`, where each document starts in them `[B + 1]`, and new words.
 
-        New words have n-grams, and ids from `num_ids` on; see `NewWords.entries`.
+        New words have n-grams, and ids from `num_ids` on; see `NewWords.entries`. They are added to
+        `new_words`, if it is given.
         """
         ids, offsets = self.words.encode(texts)
-        new_words = NewWords(self.num_ids)
+        new_words = NewWords(self.num_ids) if new_words is None else new_words
         places = np.flatnonzero(ids == self.words.unknown)
         documents = np.searchsorted(offsets, places, side="right") - 1
         split: dict[int, list[str]] = {}

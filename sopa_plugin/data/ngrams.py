@@ -55,6 +55,6 @@ class NewWords:
 
     def entries(self) -> NDArray[np.int64]:
         """Of each word its row in the vocabulary, and its n-grams: `[words, 1 + MOST_NGRAMS]`."""
-        if len(self._array) < len(self._entries):
-            self._array = np.array(self._entries, dtype=np.int64)
+        if fresh := self._entries[len(self._array) :]:
+            self._array = np.concatenate([self._array, np.array(fresh, dtype=np.int64)])
         return self._array

@@ -258,30 +258,20 @@ def compare(
         raise UserError(
             f"{names[1]} has other labels ({other}) than {names[0]}: {', '.join(labels)}"
         )
-    numbers = [after.subject.labels.index(label) for label in labels]
+    same = [after.subject.labels.index(label) for label in labels]
     found, vectors = [], []
-    for each, order in zip(sides, (slice(None), numbers), strict=True):
+    for each, order in zip(sides, (slice(None), same), strict=True):
         assert isinstance(each.subject, ModelSubject)
         model = each.subject.model
         found.append(model.log_probabilities(texts)[:, order])
         documents = model.document_vectors(model.encode_texts(texts)).double().cpu().numpy()
         vectors.append(documents[:, list(each.subject.columns)])
-    differ = np.flatnonzero(found[0].argmax(axis=1) != found[1].argmax(axis=1))
-    flips = [
-        Flip(
-            texts[n],
-            *(
-                each.document(
-                    texts[n],
-                    gold=labels[gold[n]] if gold[n] >= 0 else None,
-                    shown=PHRASES,
-                    number=n,
-                )
-                for each in sides
-            ),
-        )
-        for n in differ.tolist()
-    ]
+    differ = found[0].argmax(axis=1) != found[1].argmax(axis=1)
+    numbers = np.flatnonzero(differ).tolist()
+    some = [texts[n] for n in numbers]
+    own = [labels[gold[n]] if gold[n] >= 0 else None for n in numbers]
+    told = (each.documents(some, None, own, PHRASES, numbers) for each in sides)
+    flips = [Flip(text, *both) for text, *both in zip(some, *told, strict=True)]
     readings = [{it.name: it for it in each.patterns(texts, k=1, words=0)} for each in sides]
     pairs = []
     for name, pattern in readings[0].items():

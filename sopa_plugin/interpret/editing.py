@@ -212,16 +212,16 @@ def reword(
     first, asked = model.embedder.vectors.get_output_dim(), tests_of(rules)
     arcs, told = model.encoder.arcs, [] if before is None else [str(before)]
     path = [block.origin + number for block in model.encoder.layout.main_path[:last]]
+    edited = ModelSubject(model)
     for (word, aim), test in zip(wanted.items(), tests, strict=True):
-        ids = torch.tensor(model.tokenizer(word)["input_ids"], device=model.device)
-        scores = arcs.weight[path] @ model.embedder(ids, torch.ones_like(ids))[0] + arcs.bias[path]
+        (vector,) = edited.vectors(edited.read([word]))
+        scores = arcs.weight[path] @ vector + arcs.bias[path]
         place = int(scores.argmax()) if arc is None else arc - 1
         lacking = aim - float(scores[place])
         if lacking * aim > 0:
             arcs.weight[path[place], first + asked.index(test)] += lacking
         told.append(f"{'with' if aim > 0 else 'without'} {word} on arc {place + 1}")
     model.take_means_of(model.encode_texts(texts))
-    edited = ModelSubject(model)
     return edited, _record(edited, {name: "; ".join(told)})
 
 

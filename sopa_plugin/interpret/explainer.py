@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, count, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.activations import StateActivations
@@ -32,13 +33,14 @@ from sopa_plugin.interpret.match import Concordance, Match, Place
 from sopa_plugin.interpret.matching import (
     ArcScores,
     DocumentMatches,
+    NextBest,
     TopMatches,
     spell,
     with_boundaries,
 )
 from sopa_plugin.interpret.patterns import ALIKE, PatternReading, PatternsReading
 from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
-from sopa_plugin.wfsa import Ends, Semiring, trace
+from sopa_plugin.wfsa import Semiring
 from sopa_plugin.wfsa.reference import Recurrence
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ if TYPE_CHECKING:
 
     from sopa_plugin.models import TextClassifier
 
-FIRST_CHUNK, GROWTH, CHUNK = 4, 4, 1024
-"""Documents read at once: at first, how many times as many then, at most."""
+CHUNK, EXPLAINED = 1024, 64
+"""Documents that are read at once, and that are explained at once."""
 
 SAMPLE = 4096
 """Tokens, of whole documents, that stand for a vocabulary where vectors depend on context."""
@@ -143,23 +145,26 @@ class Explainer:
         """
         if k < 1:
             raise UserError(f"k: expected at least 1 phrase, found {k}")
-        top = TopMatches(self.subject, k)
+        top, next_best = TopMatches(self.subject, k), NextBest(self.subject)
         sample: list[tuple[list[str], Tensor]] = []
 
         def read() -> Iterator[ArcScores]:
             for chunk, scored in self._read_all(documents):
                 top.add(chunk, scored)
+                if self.replacement == "next" and self.subject.labels:
+                    next_best.add(scored)
                 wanted = words > 0 and self.subject.contextual
                 if wanted and sum(len(spelt) for spelt, _ in sample) < SAMPLE:
                     sample.append(self._sample(chunk, scored.encoded))
                 yield scored
 
-        scores = self._scores(
-            read(), with_next=self.replacement == "next" and bool(self.subject.labels)
-        )
+        scores = self._scores(read())
         if self.replacement in ("mean", "next") and self.means is None:
             self.means = scores.document_vector_means()
-        effects = scores.effects(self._leave_one_out()) if self.subject.labels else None
+        effects = None
+        if self.subject.labels:
+            instead = next_best.scores(scores.fires) if self.replacement == "next" else None
+            effects = scores.effects(self._leave_one_out(), instead)
         alike = self._alike(scores)
         uses = None if labelled is None else self._uses(scores, effects, *labelled)
         arcs = read_arcs(self.subject, self._vocabulary(sample), words) if words > 0 else None
@@ -221,9 +226,7 @@ class Explainer:
             distinct, which = np.unique(places, return_inverse=True)
             words = subject.words([chunk[place] for place in distinct.tolist()])
             predicted = subject.classify(scored.encoded, scored.scores).argmax(dim=-1).tolist()
-            best = scored.best_matches
-            ends = Ends.of_best(best, scored.arcs.offsets, places, patterns)
-            paths = trace(scored.layout, scored.path_arcs, best.steps.cpu().numpy(), ends)
+            paths = scored.paths(places, patterns)
             spelt = [words[each] for each in which.tolist()]
             matches = spell(subject, paths, spelt, (read + places).tolist())
             for path, match, tokens in zip(paths, matches, spelt, strict=True):
@@ -259,11 +262,31 @@ class Explainer:
 
         Arguments:
             document: a text or its words, tokens for a bare encoder.
-            target: the label to explain; the predicted one by default.
             gold: the document's own label, if known.
-            shown: how many of the largest contributions to draw.
             number: the document's number in its data set.
-            against: another label, to explain why the document is the target's rather than this
+
+        Others, and what is raised, as for `documents`.
+        """
+        return next(self.documents([document], target, [gold], shown, [number], against))
+
+    def documents(
+        self,
+        documents: Iterable[Any],
+        target: str | None = None,
+        gold: Iterable[str | None] = (),
+        shown: int = 10,
+        numbers: Iterable[int] = (),
+        against: str | None = None,
+    ) -> Iterator[DocumentExplanation]:
+        """Why documents get their labels.
+
+        Arguments:
+            documents: texts or their words, tokens for a bare encoder.
+            target: the label to explain; the predicted one by default.
+            gold: the documents' own labels, if known.
+            shown: how many of the largest contributions to draw.
+            numbers: the documents' numbers in their data set; by default from 0 on.
+            against: another label, to explain why a document is the target's rather than this
                 one's; by default rather than of all others.
 
         Raises:
@@ -273,62 +296,93 @@ class Explainer:
         for each in (target, against):
             if labels and each is not None and each not in labels:
                 raise UserError(f"no label {each!r}; expected one of {', '.join(labels)}")
-        if not labels:
-            self._leave_one_out()  # which refuses what has no head
-        scored, words = self._read([document]), self.subject.words([document])[0]
-        # Best matches first: they tell scores, too.
-        matches, others = DocumentMatches(self.subject, scored, words), None
-        if self.replacement == "next":
-            others = DocumentMatches(self.subject, scored.without_phrases, words)
-        scores, ids = scored.scores, scored.encoded.ids
-        logits = self.subject.classify(scored.encoded, scores)
-        probabilities = logits.double().softmax(dim=-1)[0].tolist()
-        target = target or labels[probabilities.index(max(probabilities))]
-        if against == target:
-            raise UserError(f"{target} is explained against itself; name another label")
-        competing = labels if against is None else (target, against)
-        numbers = [labels.index(each) for each in competing]
-        prior = torch.zeros(len(labels)) if self.subject.prior is None else self.subject.prior
-        odds = log_odds(torch.stack([prior.to(logits), logits[0]])[:, numbers].double())
-        leave_one_out = LeaveOneOut(self.subject, self.replacement, self.means, numbers)
-        effects = leave_one_out(scores, leave_one_out.instead(scored))[0]
-        if not len(ids) and self.subject.prior is not None:
-            effects[:] = 0.0  # no pattern was asked
-        # shape: [K]; patterns, the largest effect on the target first
-        of_target = effects[:, competing.index(target)]
-        order = np.argsort(-np.abs(of_target), kind="stable")
-        evidence = leave_one_out.evidence(scores)[0]
-        drawn = order[(evidence & (of_target != 0))[order]][:shown]
-        names = self.subject.names
-        for found in (matches, others):
-            if found is not None:
-                found.first = [names[n] for n in drawn.tolist()]
-        shown_scores = self.subject.encoder.options.algebra.to_score(scores[0].double()).cpu()
-        columns = shown_scores.numpy()[order], effects[order], evidence[order]
-        contributions = [
-            Contribution(
-                names[n], score, matches, dict(zip(competing, effect, strict=True)), others, usual
+        self._leave_one_out()  # which refuses what has no head
+        told = zip(documents, chain(gold, repeat(None)), chain(numbers, count()), strict=False)
+        size = EXPLAINED if against is None else 1  # of the predicted label, which may differ
+        while some := list(islice(told, size)):
+            yield from self._explained(some, target, shown, against)
+
+    def _explained(
+        self,
+        told: Sequence[tuple[Any, str | None, int]],
+        target: str | None,
+        shown: int,
+        against: str | None,
+    ) -> Iterator[DocumentExplanation]:
+        """Documents, each with its own label and its number, explained at once."""
+        subject, labels = self.subject, self.subject.labels
+        texts = [text for text, _, _ in told]
+        scored, words, every = self._read(texts), subject.words(texts), np.arange(len(texts))
+        found = scored.best_matches  # first: they tell scores, too
+        scores, encoded = scored.scores, scored.encoded
+        logits = subject.classify(encoded, scores)
+        probabilities = logits.double().softmax(dim=-1).cpu().numpy()
+        targets = probabilities.argmax(axis=1)
+        if target is not None:
+            targets[:] = labels.index(target)
+        competing = np.arange(len(labels))
+        if against is not None:
+            competing = np.array([targets[0], labels.index(against)])
+            if competing[0] == competing[1]:
+                raise UserError(f"{against} is explained against itself; name another label")
+        names, told_of = subject.names, [labels[n] for n in competing]
+        prior = torch.zeros(len(labels)) if subject.prior is None else subject.prior
+        odds = log_odds(torch.cat([prior.to(logits)[None], logits])[:, competing].double()).cpu()
+        leave_one_out = LeaveOneOut(subject, self.replacement, self.means, competing.tolist())
+        effects = leave_one_out(scores, leave_one_out.instead(scored))
+        bounds = encoded.offsets.cpu().numpy()
+        if subject.prior is not None:
+            effects[np.diff(bounds) == 0] = 0.0  # no pattern was asked
+        place = np.searchsorted(competing, targets) if against is None else np.zeros_like(targets)
+        # shape: [B, K]; patterns, the largest effect on the target first
+        of_target, evidence = effects[every, :, place], leave_one_out.evidence(scores)
+        order = np.argsort(-np.abs(of_target), axis=1, kind="stable")
+        seen = np.take_along_axis(evidence & (of_target != 0), order, axis=1)
+        drawn = [row[kept][:shown] for row, kept in zip(order, seen, strict=True)]
+        speaking = np.zeros_like(evidence)
+        for number, row in enumerate(drawn):
+            speaking[number, row] = of_target[number, row] > 0
+        pairs = np.nonzero(speaking & (found.ends >= 0).cpu().numpy())
+        # boundary tokens stand around every document
+        shift = bounds[pairs[0]] - scored.arcs.offsets.cpu().numpy()[pairs[0]] - scored.width
+        named = np.zeros(len(encoded.ids), dtype=bool)
+        for document, first, last in zip(
+            pairs[0].tolist(),
+            *((each + shift).tolist() for each in scored.spans(*pairs)),
+            strict=True,
+        ):
+            start, end = bounds[document : document + 2]
+            named[max(start, first) : min(end, last)] = True
+        faithful = faithfulness(subject, encoded, named, targets).tolist()
+        shown_scores = subject.encoder.options.algebra.to_score(scores.double()).cpu().numpy()
+        for n, (_, own, number) in enumerate(told):
+            matches, others = DocumentMatches(subject, scored, words[n], n), None
+            matches.first = [names[k] for k in drawn[n].tolist()]
+            if self.replacement == "next":
+                others = DocumentMatches(subject, lambda: scored.without_phrases, words[n], n)
+                others.first = matches.first
+            columns = (each[n, order[n]].tolist() for each in (shown_scores, effects, evidence))
+            rows = zip(order[n].tolist(), *columns, strict=True)
+            contributions = tuple(
+                Contribution(
+                    names[k], score, matches, dict(zip(told_of, effect, strict=True)), others, usual
+                )
+                for k, score, effect, usual in rows
             )
-            for n, score, effect, usual in zip(
-                order.tolist(), *(column.tolist() for column in columns), strict=True
+            yield DocumentExplanation(
+                words[n],
+                dict(zip(labels, probabilities[n].tolist(), strict=True)),
+                labels[targets[n]],
+                own,
+                contributions,
+                shown,
+                self.replacement,
+                faithful[n][0],
+                faithful[n][1],
+                number,
+                against,
+                *odds[[0, n + 1], place[n]].tolist(),
             )
-        ]
-        speaking = drawn[of_target[drawn] > 0]
-        consumed = scored.consumed[scored.width :][: len(ids), speaking]
-        named = np.logical_or.reduce(consumed, axis=1)
-        return DocumentExplanation(
-            words,
-            dict(zip(labels, probabilities, strict=True)),
-            target,
-            gold,
-            tuple(contributions),
-            shown,
-            self.replacement,
-            *faithfulness(self.subject, ids, named, labels.index(target)),
-            number,
-            against,
-            *odds[:, competing.index(target)].tolist(),
-        )
 
     def contributions(
         self, encoded: Encoded, words: Sequence[Sequence[str]], shown: int = 10
@@ -356,8 +410,7 @@ class Explainer:
         ranked = np.argsort(-sizes, axis=1, kind="stable")[:, :shown]
         documents, places = np.nonzero(np.take_along_axis(sizes, ranked, axis=1) > LEAST)
         patterns = ranked[documents, places]
-        ends = Ends.of_best(best, scored.arcs.offsets, documents, patterns)
-        paths = trace(scored.layout, scored.path_arcs, best.steps.cpu().numpy(), ends)
+        paths = scored.paths(documents, patterns)
         spelt = [words[number] for number in documents.tolist()]
         found: list[list[Contribution]] = [[] for _ in words]
         for match, effect in zip(
@@ -395,28 +448,24 @@ class Explainer:
         tokens = with_boundaries(self.subject, words)
         return StateActivations(pattern, tokens, tuple(values), match)
 
-    def _read(self, documents: Sequence[Any]) -> ArcScores:
-        return ArcScores.of(self.subject, self.subject.read(documents))
+    def _read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> ArcScores:
+        return ArcScores.of(self.subject, self.subject.read(documents, new_words))
 
-    def _read_all(self, documents: Iterable[Any]) -> Iterator[tuple[list[Any], ArcScores]]:
-        """Documents in chunks, each with its arc scores."""
+    def _read_all(
+        self, documents: Iterable[Any], size: int = CHUNK
+    ) -> Iterator[tuple[list[Any], ArcScores]]:
+        """Documents in chunks, each with its arc scores; words are equal in all chunks."""
         self.subject.prepare()
-        # A few at first: what is best among them leaves few matches to rank in all that follow.
-        stream, size = iter(documents), FIRST_CHUNK
+        stream, new_words = iter(documents), None
         while chunk := list(islice(stream, size)):
-            yield chunk, self._read(chunk)
-            size = min(GROWTH * size, CHUNK)
+            scored = self._read(chunk, new_words)
+            new_words = scored.encoded.new_words
+            yield chunk, scored
 
-    def _scores(self, chunks: Iterable[ArcScores], with_next: bool = False) -> DocumentScores:
+    def _scores(self, chunks: Iterable[ArcScores]) -> DocumentScores:
         weight = self.subject.encoder.arcs.weight
-        scores = [torch.zeros(0, len(self.subject.names), device=weight.device)]
-        instead = list(scores)
-        for scored in chunks:
-            scores.append(scored.scores)
-            if with_next:
-                instead.append(scored.without_phrases.scores)
-        given = torch.cat(instead) if with_next else None
-        return DocumentScores(self.subject, torch.cat(scores), given)
+        none = torch.zeros(0, len(self.subject.names), device=weight.device)
+        return DocumentScores(self.subject, torch.cat([none, *(each.scores for each in chunks)]))
 
     def _alike(self, scores: DocumentScores) -> list[tuple[tuple[str, float], ...]]:
         """Of each pattern, its near duplicates with their correlations, the nearest first."""

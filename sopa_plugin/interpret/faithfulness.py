@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -189,7 +190,8 @@ def measure(
             }
             ranked["gradient"] = gradients[start:end]
             ids = scored.encoded.ids[start:end]
-            curves.append(_curves(subject, ids, words, label, ranked, random))
+            of = partial(class_probabilities, subject, new_words=scored.encoded.new_words)
+            curves.append(_curves(of, ids, words, label, ranked, random))
     if not curves:
         raise UserError("no document has a word, so there is nothing to rank")
     return Faithfulness(
@@ -240,7 +242,7 @@ def random_spans(chosen: NDArray[np.bool_], random: np.random.Generator) -> NDAr
 
 
 def _curves(
-    subject: Subject,
+    probabilities: Callable[[Sequence[NDArray[np.int64]]], Floats],
     ids: NDArray[np.int64],
     words: NDArray[np.int64],
     label: int,
@@ -250,12 +252,13 @@ def _curves(
     """Comprehensiveness and sufficiency by share, `[2, shares]`, of every ranking of one document.
 
     Arguments:
+        probabilities: of documents given as ids.
         ids: its tokens.
         words: which of these are words.
         ranked: what tokens weigh, `[tokens]`, the phrases' first.
     """
     without_each = [np.delete(ids, word) for word in words]
-    whole, *without = class_probabilities(subject, [ids, *without_each])[:, label]
+    whole, *without = probabilities([ids, *without_each])[:, label]
     weights = {name: each[words] for name, each in ranked.items()}
     weights["leave_one_word_out"] = -np.array(without)
     chosen = np.zeros((len(weights) + 1, len(SHARES), len(words)), dtype=bool)
@@ -267,7 +270,7 @@ def _curves(
     dropped = [words[mask] for mask in chosen.reshape(-1, len(words))]
     kept = [words[~mask] for mask in chosen.reshape(-1, len(words))]
     parts = [np.delete(ids, places) for places in dropped + kept]
-    found = whole - class_probabilities(subject, parts)[:, label].reshape(2, len(chosen), -1)
+    found = whole - probabilities(parts)[:, label].reshape(2, len(chosen), -1)
     return dict(zip([*weights, "random"], found.swapaxes(0, 1), strict=True))
 
 

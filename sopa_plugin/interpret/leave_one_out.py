@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.encoders.sopa_layers import firing_thresholds
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import arcs_of
 from sopa_plugin.interpret.matching import AFTER, BEFORE, ArcScores
-from sopa_plugin.interpret.subject import Subject
+from sopa_plugin.interpret.subject import Encoded, Subject
 
 Replacement = Literal["next", "no_match", "zero", "mean"]
 CHUNK = 8192
@@ -66,7 +68,6 @@ class DocumentScores:
     Arguments:
         subject: whose patterns they are.
         scores: the operator's scores of every pattern in every document, `[documents, K]`.
-        instead: of the next best matches, for replacement `next`.
 
     Attributes:
         best, mean: the highest score of each pattern as users see it, and the mean over the
@@ -75,10 +76,9 @@ class DocumentScores:
         matched, fires: where each pattern matches and where it fires, `[documents, K]`.
     """
 
-    def __init__(self, subject: Subject, scores: Tensor, instead: Tensor | None = None) -> None:
+    def __init__(self, subject: Subject, scores: Tensor) -> None:
         self.subject = subject
         self.scores = scores
-        self.instead = instead
         algebra = subject.encoder.options.algebra
         self.matched: NDArray[np.bool_] = (scores != algebra.zero).cpu().numpy()
         self.best, self.mean, self.thresholds = (
@@ -86,26 +86,35 @@ class DocumentScores:
         )
         self.fires = fires_in(subject, scores, self.thresholds)
 
+    @cached_property
     @torch.no_grad()
+    def document_vectors(self) -> Tensor:
+        """What the head sees, `[documents, dim]`."""
+        return self.subject.document_vectors(self.scores).double()
+
     def document_vector_means(self) -> Tensor:
-        """Means of what the head sees, `[dim]`."""
-        vectors = self.subject.document_vectors(self.scores).double()
-        return vectors.sum(0) / max(len(vectors), 1)
+        """Means of these, `[dim]`."""
+        return self.document_vectors.sum(0) / max(len(self.scores), 1)
 
     @torch.no_grad()
     def correlations(self) -> NDArray[np.float64]:
         """How alike patterns are in what the head sees of them, `[K, K]`; 0 of one with itself."""
-        vectors = self.subject.document_vectors(self.scores).double() - self.document_vector_means()
+        vectors = self.document_vectors - self.document_vector_means()
         vectors = torch.nn.functional.normalize(vectors, dim=0)[:, list(self.subject.columns)]
         found: NDArray[np.float64] = (vectors.T @ vectors).fill_diagonal_(0.0).cpu().numpy()
         return found
 
-    def effects(self, leave_one_out: LeaveOneOut) -> NDArray[np.float64]:
-        """Mean contributions `[K, labels]` over the documents in which each pattern fires."""
+    def effects(
+        self, leave_one_out: LeaveOneOut, instead: Tensor | None = None
+    ) -> NDArray[np.float64]:
+        """Mean contributions `[K, labels]` over the documents in which each pattern fires.
+
+        `instead [n]` are the scores of next best matches, where `fires` is, for `next`.
+        """
         documents, patterns = np.nonzero(self.fires)
         pairs = torch.from_numpy(documents), torch.from_numpy(patterns)
         total = np.zeros((self.fires.shape[1], len(self.subject.labels)))
-        np.add.at(total, patterns, leave_one_out.of_pairs(self.scores, *pairs, self.instead))
+        np.add.at(total, patterns, leave_one_out.of_pairs(self.scores, *pairs, instead))
         mean: NDArray[np.float64] = total / np.maximum(self.fires.sum(axis=0), 1)[:, None]
         return mean
 
@@ -176,7 +185,10 @@ class LeaveOneOut:
 
     def instead(self, scored: ArcScores) -> Tensor | None:
         """Document scores `[B, K]` of the next best matches; None where they are not asked for."""
-        return scored.without_phrases.scores if self.replacement == "next" else None
+        if self.replacement != "next":
+            return None
+        shape = scored.scores.shape
+        return scored.next_best(*np.indices(shape).reshape(2, -1)).reshape(shape)
 
     @torch.no_grad()
     def __call__(self, scores: Tensor, instead: Tensor | None = None) -> NDArray[np.float64]:
@@ -186,14 +198,18 @@ class LeaveOneOut:
         """
         batch, patterns = scores.shape
         documents = torch.arange(batch).repeat_interleave(patterns)
-        found = self.of_pairs(scores, documents, torch.arange(patterns).repeat(batch), instead)
+        given = None if instead is None else instead.flatten()
+        found = self.of_pairs(scores, documents, torch.arange(patterns).repeat(batch), given)
         return found.reshape(batch, patterns, -1)
 
     @torch.no_grad()
     def of_pairs(
         self, scores: Tensor, documents: Tensor, patterns: Tensor, instead: Tensor | None = None
     ) -> NDArray[np.float64]:
-        """Contributions `[pairs, labels]` of `patterns [pairs]` in `documents [pairs]`."""
+        """Contributions `[pairs, labels]` of `patterns [pairs]` in `documents [pairs]`.
+
+        `instead [pairs]` holds the scores of next best matches, for `next`.
+        """
         logits = self.subject.logits(self.subject.document_vectors(scores)).double()
         base = log_odds(logits[:, self.classes])
         without = self.logits_without(scores, documents, patterns, instead)[:, self.classes]
@@ -207,9 +223,10 @@ class LeaveOneOut:
     ) -> Tensor:
         """Class scores `[pairs, labels]`, with the score of one pattern replaced in each."""
         found = [scores.new_zeros(0, len(self.subject.labels), dtype=torch.float64)]
-        for some, which in zip(documents.split(CHUNK), patterns.split(CHUNK), strict=True):
-            some, which = some.to(scores.device), which.to(scores.device)
-            given = None if instead is None else instead[some, which]
+        for start in range(0, len(documents), CHUNK):
+            part = slice(start, start + CHUNK)
+            some, which = documents[part].to(scores.device), patterns[part].to(scores.device)
+            given = None if instead is None else instead[part]
             found.append(self.subject.logits(self._without(scores[some], which, given)).double())
         return torch.cat(found)
 
@@ -308,11 +325,13 @@ class UseMeter:
         self._labels = np.zeros(len(subject.labels))
         self._taken: Counter[tuple[int, ...]] = Counter()
         self._consumed: Counter[tuple[int, ...]] = Counter()
+        self._new_words: NewWords | None = None
 
     @torch.no_grad()
     def add(self, scored: ArcScores, gold: Sequence[int]) -> None:
-        """Takes documents and the numbers of their labels."""
+        """Takes documents and the numbers of their labels; all share the same new words."""
         subject, scores, labels = self.subject, scored.scores, np.array(gold)
+        self._new_words = scored.encoded.new_words
         fires = fires_in(subject, scores, self.thresholds)
         of_label = labels[:, None] == self.speaks_for
         self._labels += np.bincount(labels, minlength=len(self._labels))
@@ -356,9 +375,10 @@ class UseMeter:
         """The use of each pattern."""
         documents = max(self._labels.sum(), 1)
         fired, hits, loss, accuracy, top = self._sums
-        ids = {key[3] for key in self._consumed}
-        known = [number for number in ids if number >= 0]
-        spelt = dict(zip(known, self.subject.spell(known), strict=True)) | {-1: BEFORE, -2: AFTER}
+        known = list({key[3] for key in self._consumed} - {-1, -2})
+        spelt: dict[int, str] = {-1: BEFORE, -2: AFTER}
+        if self._new_words is not None:
+            spelt |= zip(known, self.subject.spell(known, self._new_words), strict=True)
         layout = self.subject.encoder.layout
         arcs = [[arc[:2] for arc in arcs_of(layout, pattern)] for pattern in range(len(fired))]
         taken: list[dict[Arc, float]] = [dict.fromkeys(each, 0.0) for each in arcs]
@@ -384,34 +404,43 @@ TOKENS_AT_ONCE = 2**16
 
 @torch.no_grad()
 def class_probabilities(
-    subject: Subject, documents: Sequence[NDArray[np.int64]]
+    subject: Subject, documents: Sequence[NDArray[np.int64]], new_words: NewWords
 ) -> NDArray[np.float64]:
-    """Probabilities `[documents, labels]` of documents given as the ids of their tokens."""
+    """Probabilities `[documents, labels]` of documents given as ids, as `Encoded` has them."""
     ends = np.cumsum([len(ids) for ids in documents]) // TOKENS_AT_ONCE
     found = []
     for some in np.split(np.arange(len(documents)), 1 + np.flatnonzero(np.diff(ends))):
-        encoded = subject.read_ids([documents[n] for n in some.tolist()])
+        parts = [documents[n] for n in some.tolist()]
+        offsets = np.cumsum([0, *map(len, parts)])
+        encoded = subject.read_ids(np.concatenate(parts), offsets, new_words)
         logits = subject.classify(encoded, ArcScores.of(subject, encoded).scores)
         found.append(logits.double().softmax(dim=-1).cpu().numpy())
     return np.concatenate(found)
 
 
 def faithfulness(
-    subject: Subject, ids: NDArray[np.int64], named: NDArray[np.bool_], label: int
-) -> tuple[float, float]:
+    subject: Subject, encoded: Encoded, named: NDArray[np.bool_], labels: Sequence[int]
+) -> NDArray[np.float64]:
     """Whether the words that are `named` are what a class rests on (ERASER, DeYoung et al. 2020).
 
     Arguments:
         subject: a subject with a head.
-        ids: the document's tokens, as `Subject.read` gives them.
-        named: which of them an explanation names, `[tokens]`.
-        label: the class's number.
+        encoded: documents, as `Subject.read` gives them.
+        named: which of their tokens an explanation names, `[tokens]`.
+        labels: the number of each document's class.
 
     Returns:
-        Comprehensiveness, by how much the probability of the class falls when the words are
-        dropped; sufficiency, by how much it falls when they alone are kept.
+        Of each document, `[documents, 2]`: comprehensiveness, by how much the probability of the
+        class falls when the words are dropped; sufficiency, by how much it falls when they alone
+        are kept.
     """
-    special = subject.is_special(ids)
-    documents = [ids, ids[~named | special], ids[named | special]]
-    whole, without, alone = class_probabilities(subject, documents)[:, label].tolist()
-    return whole - without, whole - alone
+    special, bounds = subject.is_special(encoded.ids), encoded.offsets[1:-1].cpu().numpy()
+    parts: list[NDArray[np.int64]] = []
+    for kept in (np.ones_like(named), ~named | special, named | special):
+        halves = zip(*(np.split(each, bounds) for each in (encoded.ids, kept)), strict=True)
+        parts += [ids[some] for ids, some in halves]
+    found = class_probabilities(subject, parts, encoded.new_words).reshape(
+        3, -1, len(subject.labels)
+    )
+    of_label: NDArray[np.float64] = found[:, np.arange(len(labels)), labels].T
+    return of_label[:, :1] - of_label[:, 1:]

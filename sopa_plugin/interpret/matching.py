@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.encoders.sopa_layers import add_boundary_tokens, boundary_places
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import Match, Step
@@ -31,6 +32,8 @@ from sopa_plugin.wfsa import (
     document_scores,
     end_scores,
     first_tokens,
+    next_scores,
+    spans_above,
     trace,
 )
 
@@ -118,18 +121,29 @@ class ArcScores:
         ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
         return arcs_taken(self.layout, found.steps.cpu().numpy(), ends)
 
+    def paths(self, documents: NDArray[np.int64], patterns: NDArray[np.int64]) -> list[Path]:
+        """The best matches of `patterns [n]` in `documents [n]`."""
+        found = self.best_matches
+        ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
+        return trace(self.layout, self.path_arcs, found.steps.cpu().numpy(), ends)
+
+    def spans(
+        self, documents: NDArray[np.int64], patterns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where these best matches begin and end, `[n]` each, counted over all documents."""
+        found = self.best_matches
+        ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
+        return first_tokens(self.layout, found.steps.cpu().numpy(), ends), ends.ends
+
     @cached_property
     def consumed(self) -> NDArray[np.bool_]:
         """Which tokens the best match of each pattern consumes, `[M, K]`."""
-        offsets, found = self.arcs.offsets, self.best_matches
-        documents, patterns = np.nonzero(found.ends.cpu().numpy() >= 0)
-        ends = Ends.of_best(found, offsets, documents, patterns)
+        places = np.nonzero(self.best_matches.ends.cpu().numpy() >= 0)
         # shape: [B, K], counted over all documents; nothing lies from 0 to 0
-        first, last = np.zeros((2, *found.ends.shape), dtype=np.int64)
-        first[documents, patterns] = first_tokens(self.layout, found.steps.cpu().numpy(), ends)
-        last[documents, patterns] = ends.ends
+        first, last = np.zeros((2, *self.best_matches.ends.shape), dtype=np.int64)
+        first[places], last[places] = self.spans(*places)
         tokens = np.arange(len(self.arcs.index))
-        document = np.searchsorted(offsets.cpu().numpy(), tokens, side="right") - 1
+        document = np.searchsorted(self.arcs.offsets.cpu().numpy(), tokens, side="right") - 1
         inside: NDArray[np.bool_] = tokens[:, None] < last[document]
         inside &= first[document] <= tokens[:, None]
         return inside
@@ -157,6 +171,14 @@ class ArcScores:
         if self.path_arcs is not self.arcs:
             path_arcs = without(self.path_arcs, self.path_semiring)
         return replace(self, arcs=arcs, path_arcs=path_arcs)
+
+    def next_best(self, documents: NDArray[np.int64], patterns: NDArray[np.int64]) -> Tensor:
+        """Scores `[n]` of the next best matches of `patterns [n]` in `documents [n]`.
+
+        Those of `without_phrases`, where they can be found one by one for these alone.
+        """
+        found = next_scores(self.layout, self.semiring, self.arcs, documents, patterns)
+        return self.without_phrases.scores[documents, patterns] if found is None else found
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -232,6 +254,40 @@ def spell(
     return found
 
 
+class NextBest:
+    """Finds the next best matches' scores in many documents, once one knows of which patterns.
+
+    Of documents that are not embedded twice, since vectors depend on context, it finds all at once;
+    of others it holds the ids.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self._all: list[Tensor] = []
+        self._held: list[tuple[NDArray[np.int64], NDArray[np.int64], NewWords]] = []
+
+    def add(self, scored: ArcScores) -> None:
+        """Takes some more documents."""
+        if self.subject.contextual:
+            self._all.append(scored.next_best(*np.indices(scored.scores.shape).reshape(2, -1)))
+        else:
+            encoded = scored.encoded
+            self._held.append((encoded.ids, encoded.offsets.cpu().numpy(), encoded.new_words))
+
+    def scores(self, wanted: NDArray[np.bool_]) -> Tensor:
+        """Those of patterns in documents that are `wanted [documents, K]`, in that order, `[n]`."""
+        if self._all:
+            found = torch.cat(self._all)
+            return found[torch.from_numpy(wanted.reshape(-1)).to(found.device)]
+        parts, read = [torch.zeros(0)], 0
+        for held in self._held:
+            places = np.nonzero(wanted[read : read + len(held[1]) - 1])
+            scored = ArcScores.of(self.subject, self.subject.read_ids(*held))
+            parts.append(scored.next_best(*places))
+            read += len(held[1]) - 1
+        return torch.cat([each.to(parts[-1]) for each in parts])
+
+
 class DocumentMatches(Mapping[str, Match | None]):
     """The best match of each pattern in one document, by its name; None where there is none.
 
@@ -240,20 +296,22 @@ class DocumentMatches(Mapping[str, Match | None]):
 
     Arguments:
         subject: whose patterns they are.
-        scored: the document alone.
+        scored: the documents, or what gives them.
         words: of the document.
+        number: which of the documents it is.
         count_boundaries: as for `spell`.
     """
 
     def __init__(
         self,
         subject: Subject,
-        scored: ArcScores,
+        scored: ArcScores | Callable[[], ArcScores],
         words: Sequence[str],
+        number: int = 0,
         count_boundaries: bool = False,
     ) -> None:
         self.first: Sequence[str] = ()
-        self._scored, self._found = scored, scored.best_matches
+        self._scored, self._number = scored, number
         self._spell = partial(spell, subject, count_boundaries=count_boundaries)
         self._words, self._names = words, subject.names
         self._spelt: dict[str, Match | None] = {}
@@ -270,12 +328,11 @@ class DocumentMatches(Mapping[str, Match | None]):
         return len(self._names)
 
     def _spell_out(self, names: Sequence[str]) -> None:
-        scored, found = self._scored, self._found
+        scored = self._scored if isinstance(self._scored, ArcScores) else self._scored()
         wanted = {name: None for name in names if name not in self._spelt}
         each = np.array([n for n, name in enumerate(self._names) if name in wanted], dtype=int)
-        each = each[found.ends[0].cpu().numpy()[each] >= 0]
-        ends = Ends.of_best(found, scored.path_arcs.offsets, np.zeros_like(each), each)
-        paths = trace(scored.layout, scored.path_arcs, found.steps.cpu().numpy(), ends)
+        each = each[scored.best_matches.ends[self._number].cpu().numpy()[each] >= 0]
+        paths = scored.paths(np.full_like(each, self._number), each)
         matches = self._spell(paths, [self._words] * len(paths), [0] * len(paths))
         self._spelt |= wanted | {match.pattern: match for match in matches}
 
@@ -332,34 +389,33 @@ class TopMatches:
         self._read = 0
 
     def add(self, documents: Sequence[Any], scored: ArcScores) -> None:
-        """Reads some more documents."""
-        layout, semiring, arcs = scored.path_operands
-        chosen = np.flatnonzero(self._enough(scored.best_scores, semiring).any(axis=1))
-        all_bounds = arcs.offsets.cpu().numpy()
-        lengths = np.diff(all_bounds)[chosen]
-        bounds = np.concatenate(([0], np.cumsum(lengths)))
-        # shape: [tokens]; where the chosen documents' tokens are among all
-        places = np.arange(bounds[-1]) + np.repeat(all_bounds[chosen] - bounds[:-1], lengths)
-        arcs = arcs._replace(
-            index=arcs.index[torch.from_numpy(places).to(arcs.index.device)],
-            offsets=torch.from_numpy(bounds).to(arcs.offsets.device),
-        )
-        ids, found = scored.ids[places], end_scores(layout, semiring, arcs)
-        tokens, patterns = np.nonzero(self._enough(found.scores, semiring))
-        scores = found.scores.cpu().numpy()[tokens, patterns]
-        order = np.lexsort((-scores, patterns))  # equal ones stay in order of position
-        tokens, patterns, scores = tokens[order], patterns[order], scores[order]
-        ends = Ends.at(found, arcs.offsets, tokens, patterns)
-        starts = first_tokens(layout, found.steps.cpu().numpy(), ends)
-        numbers = chosen[np.searchsorted(bounds, tokens, side="right") - 1]
-        columns = patterns, scores, numbers, tokens + 1 - ends.firsts, starts, ends.ends
+        """Reads some more documents, which share the new words of those before."""
+        best = scored.best_scores.cpu().numpy()
+        if not self.subject.contextual:
+            self._raise_floors(best)
+        # those that may be among the best or repeat one of them
+        floors = np.array(self._floors)
+        where, patterns = np.nonzero(best >= floors)
+        given = where, patterns, floors[patterns]
+        found = spans_above(*scored.path_operands, *given)
+        numbers, patterns = where[found.pairs], patterns[found.pairs]
+        order = np.lexsort((-found.scores, patterns))  # equal ones stay in order of position
+        ends = found.ends - scored.arcs.offsets.cpu().numpy()[numbers]
+        columns = patterns, found.scores, numbers, ends, found.firsts, found.ends
+        ids = scored.ids
         for pattern, score, number, length, start, end in zip(
-            *(column.tolist() for column in columns), strict=True
+            *(column[order].tolist() for column in columns), strict=True
         ):
-            if score >= self._floors[pattern]:
-                key = ids[start:end].tobytes()
-                document = self._read + number
-                self._keep(pattern, Found(-score, document, length, key, documents[number]))
+            if score < self._floors[pattern]:
+                continue
+            key = ids[start:end].tobytes()
+            known = self._tables[pattern].get(key)
+            if known is not None and -score >= known.loss - _noise(known.loss):
+                known.count += 1
+            else:
+                count = 1 if known is None else known.count + 1
+                place = self._read + number, length
+                self._keep(pattern, Found(-score, *place, key, documents[number], count), known)
         self._read += len(documents)
 
     def matches(self) -> list[tuple[Match, ...]]:
@@ -394,20 +450,21 @@ class TopMatches:
             for pattern, ranked in enumerate(self._ranked)
         ]
 
-    def _enough(self, scores: Tensor, semiring: str) -> NDArray[np.bool_]:
-        """Which `scores [..., K]` are of a match that may be among the best or repeat one."""
-        held, zero = scores.cpu().numpy(), Semiring.named(semiring).zero
-        enough: NDArray[np.bool_] = (held >= np.array(self._floors)) & (held != zero)
-        return enough
+    def _raise_floors(self, best: NDArray[np.floating]) -> None:
+        """By the best scores of documents, `[B, K]`: where k differ, so do k phrases."""
+        highest = -np.sort(-best, axis=0)
+        differs = highest[1:] < highest[:-1] - _noise(highest[:-1])
+        # shape: [B, K]; how many scores differ down to each
+        ranks = np.cumsum(np.pad(differs, ((1, 0), (0, 0)), constant_values=True), axis=0)
+        row = np.argmax(ranks == self.k, axis=0)
+        reached = np.take_along_axis(highest, row[None], axis=0)[0]
+        floors = np.where((ranks >= self.k).any(axis=0), reached - _noise(reached), -np.inf)
+        self._floors = np.maximum(self._floors, floors).tolist()
 
-    def _keep(self, pattern: int, found: Found) -> None:
+    def _keep(self, pattern: int, found: Found, known: Found | None) -> None:
+        """Puts a match among the best, in the place of one of the same phrase that is `known`."""
         table, ranked = self._tables[pattern], self._ranked[pattern]
-        known = table.get(found.key)
         if known is not None:
-            known.count += 1
-            if found.loss >= known.loss - _noise(known.loss):
-                return
-            found.count = known.count
             ranked.remove(known)
         table[found.key] = found
         insort(ranked, found)
@@ -418,6 +475,6 @@ class TopMatches:
             self._floors[pattern] = -worst - _noise(worst)
 
 
-def _noise(score: float) -> float:
-    """What a score may differ by from one batch to another; repeats of a phrase do."""
-    return 1e-5 * max(1.0, abs(score))
+def _noise(score: Any) -> Any:
+    """What scores may differ by from one batch to another; repeats of a phrase do."""
+    return 1e-5 * (1.0 + abs(score))

@@ -139,7 +139,8 @@ def read_rules(subject: ModelSubject, texts: Sequence[str]) -> RulesReading:
     for first in range(0, len(texts), CHUNK):
         some = texts[first : first + CHUNK]
         documents = model.encode_texts(some)
-        encoded = subject.embed(np.split(documents.ids, documents.offsets[1:-1]))
+        assert documents.new_words is not None
+        encoded = subject.embed(documents.ids, documents.offsets, documents.new_words)
         before, after = (ArcScores.of(each, encoded) for each in (start, subject))
         words = [w for text in subject.normal_words(some) for w in with_boundaries(subject, text)]
         both += (began.add(before, after, words) & now.add(after, before, words)).sum(dim=0)

@@ -85,7 +85,7 @@ class RunReader:
                 f"the run's data have no {split} set; expected one of {', '.join(found)}"
             )
         names = found[split].features["label"].names
-        numbers = list(found[split]["label"])
+        numbers = found[split]["label"][:]
         if not (unlabelled or is_labelled(found[split])):
             what = f"the {split} set" if data is None else data
             raise UserError(f"{what}: its texts have no labels, which this needs")
@@ -95,7 +95,7 @@ class RunReader:
                 f"the label '{min(unknown)}' is unknown to the model; expected {', '.join(labels)}"
             )
         known = {n: labels.index(name) for n, name in enumerate(names) if name in labels} | {-1: -1}
-        pairs = zip(found[split]["text"], numbers, strict=True)
+        pairs = zip(found[split]["text"][:], numbers, strict=True)
         kept = [(text, known[number]) for text, number in pairs if number in known]
         if unknown:  # dataset.labels_only_in_test is `count`
             left_out = len(numbers) - len(kept)
@@ -131,10 +131,7 @@ class RunReader:
     ) -> DocumentExplanation | DocumentExplanations:
         """Documents explained; one alone as such."""
         self._take_means()
-        found = tuple(
-            self.explainer.document(text, target, shown=shown, number=number, against=against)
-            for number, text in enumerate(texts)
-        )
+        found = tuple(self.explainer.documents(texts, target, shown=shown, against=against))
         if not found:
             raise UserError(NO_DOCUMENT)
         return found[0] if len(found) == 1 else DocumentExplanations(found)

@@ -39,14 +39,15 @@ VOCABULARY_CHUNK = 4096
 class Encoded(NamedTuple):
     """Some documents as an encoder takes them (see `sopa_plugin.encoders.Packed`).
 
-    Where the arc scores of all words are known beforehand, `arcs` holds them and `rows` is empty:
-    scores `[words, R]` (and a last row for boundary tokens) and epsilon scores `[Q]`.
+    Where the arc scores of words are known beforehand, `arcs` holds them and `rows` is empty:
+    scores `[words, R]` (and last rows for boundary tokens) and epsilon scores `[Q]`.
     """
 
     rows: Tensor  # [rows, dim]
     index: Tensor  # type: ignore[assignment]  # [tokens]
     offsets: Tensor  # [documents + 1]
     ids: NDArray[np.int64]  # [tokens]; equal where tokens are the same word
+    new_words: NewWords  # those of `ids` that no vocabulary numbers
     arcs: tuple[Tensor, Tensor] | None = None
 
 
@@ -84,21 +85,28 @@ class Subject(ABC):
         """Makes ready to read many documents."""
 
     @abstractmethod
-    def read(self, documents: Sequence[Any]) -> Encoded:
-        """Documents split into tokens and embedded."""
+    def read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> Encoded:
+        """Documents split into tokens and embedded.
+
+        Words are equal in several readings that share `new_words`, to which new ones are added.
+        """
 
     @abstractmethod
-    def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
-        """Documents given as token ids, embedded."""
+    def embed(
+        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
+    ) -> Encoded:
+        """Documents given as `Encoded` has them, embedded."""
 
-    def read_ids(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
+    def read_ids(
+        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
+    ) -> Encoded:
         """The same for classifying: vectors may be left out where arc scores are known."""
-        return self.embed(documents)
+        return self.embed(ids, offsets, new_words)
 
     def vectors(self, encoded: Encoded) -> Tensor:
         """The vector of each token of documents, `[tokens, dim]`."""
         if encoded.arcs is not None:
-            encoded = self.embed(np.split(encoded.ids, encoded.offsets[1:-1].cpu().numpy()))
+            encoded = self.embed(encoded.ids, encoded.offsets.cpu().numpy(), encoded.new_words)
         return encoded.rows[encoded.index]
 
     @abstractmethod
@@ -106,7 +114,7 @@ class Subject(ABC):
         """The tokens of documents as people read them."""
 
     @abstractmethod
-    def spell(self, ids: Sequence[int]) -> list[str]:
+    def spell(self, ids: Sequence[int], new_words: NewWords) -> list[str]:
         """What tokens are called that have these `ids` in `Encoded`."""
 
     @property
@@ -181,28 +189,30 @@ class EncoderSubject(Subject):
         self.labels = tuple(labels)
         self._vectors = vectors
         self._head = head.eval() if isinstance(head, nn.Module) else head
-        self._ids: dict[str, int] = {}  # of the words read so far, in that order
 
-    def read(self, documents: Sequence[Sequence[str]]) -> Encoded:
-        numbers = self._ids
-        ids = [[numbers.setdefault(word, len(numbers)) for word in words] for words in documents]
-        return self.embed([np.array(each, dtype=np.int64) for each in ids])
+    def read(
+        self, documents: Sequence[Sequence[str]], new_words: NewWords | None = None
+    ) -> Encoded:
+        new = NewWords(0) if new_words is None else new_words
+        ids = [new.number(word, ()) for words in documents for word in words]
+        offsets = np.cumsum([0, *map(len, documents)])
+        return self.embed(np.array(ids, dtype=np.int64), offsets, new)
 
-    def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
-        ids, offsets = _packed(documents)
-        words, index, groups = list(self._ids), np.arange(len(ids)), documents
+    def embed(
+        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
+    ) -> Encoded:
+        words, index, groups = list(new_words.words), np.arange(len(ids)), np.split(ids, offsets)
         if not self.contextual:
             distinct, index = np.unique(ids, return_inverse=True)
             groups = [distinct]
-        rows = [self._embed([words[number] for number in group]) for group in groups]
-        rows.append(self._embed([]))  # there may be no document
-        return Encoded(torch.cat(rows), torch.from_numpy(index), torch.from_numpy(offsets), ids)
+        rows = torch.cat([self._embed([words[number] for number in group]) for group in groups])
+        return Encoded(rows, torch.from_numpy(index), torch.from_numpy(offsets), ids, new_words)
 
     def words(self, documents: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         return [tuple(document) for document in documents]
 
-    def spell(self, ids: Sequence[int]) -> list[str]:
-        words = list(self._ids)
+    def spell(self, ids: Sequence[int], new_words: NewWords) -> list[str]:
+        words = list(new_words.words)
         return [words[number] for number in ids]
 
     @property
@@ -255,7 +265,6 @@ class ModelSubject(Subject):
             raise UserError(
                 "this model has no tokenizer: give it one, from_model(model, tokenizer=...)"
             )
-        self._new_words = NewWords(len(model.tokenizer))  # of all documents read so far
         self._compiled: CompiledClassifier | None = None
         self._compiled_at: tuple[int, ...] = ()
         self.labels = tuple(model.labels)
@@ -314,7 +323,6 @@ class ModelSubject(Subject):
         Where a `folder` has it compiled, that is taken.
         """
         wanted = self.model.device.type == "cpu" and self.encoder.options.semiring in MAX_SEMIRINGS
-        wanted = wanted and "ngrams" not in self.model.tokenizer.model_input_names
         if wanted and self.compiled is None and self.model.reason_not_compiled() is None:
             from sopa_plugin.compiled import load_compiled
 
@@ -340,38 +348,46 @@ class ModelSubject(Subject):
         given = self.model.config.rules
         return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
 
-    def read(self, documents: Sequence[Any]) -> Encoded:
+    def read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> Encoded:
+        from sopa_plugin.compiled.words import WithUnknown
         from sopa_plugin.data.batches import are_split
 
         compiled = self.compiled
+        new = NewWords(len(self.model.tokenizer)) if new_words is None else new_words
         if compiled is None or are_split(documents):
-            encoded = self.model.encode_texts(documents, new_words=self._new_words)
-            return self._embed(encoded.ids, encoded.offsets)
-        return self._look_up(compiled, *compiled.words.encode(documents)[:2])
+            encoded = self.model.encode_texts(documents, new_words=new)
+            return self.read_ids(encoded.ids, encoded.offsets, new)
+        given = (documents, new) if isinstance(compiled.words, WithUnknown) else (documents,)
+        ids, offsets, *_ = compiled.words.encode(*given)
+        return self._look_up(compiled, ids, offsets, new)
 
-    def read_ids(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
-        compiled = self.compiled
-        if compiled is None:
-            return self.embed(documents)
-        return self._look_up(compiled, *_packed(documents))
+    def read_ids(
+        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
+    ) -> Encoded:
+        compiled, given = self.compiled, (ids, offsets, new_words)
+        return self.embed(*given) if compiled is None else self._look_up(compiled, *given)
 
     def _look_up(
-        self, compiled: CompiledClassifier, ids: NDArray[np.int64], offsets: NDArray[np.int64]
+        self,
+        compiled: CompiledClassifier,
+        ids: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        new_words: NewWords,
     ) -> Encoded:
-        """Documents of words whose arc scores are known."""
-        table, epsilon = map(torch.from_numpy, (compiled.table, compiled.epsilon))
-        rows = table.new_empty(0, self.encoder.get_input_dim())
-        index, bounds = torch.from_numpy(ids), torch.from_numpy(offsets)
-        return Encoded(rows, index, bounds, ids, (table, epsilon))
-
-    def embed(self, documents: Sequence[NDArray[np.int64]]) -> Encoded:
-        return self._embed(*_packed(documents))
+        """Documents of words whose arc scores are known, or made of those of their n-grams."""
+        table, index = compiled.rows_of(ids, new_words.entries())
+        arcs = torch.from_numpy(table), torch.from_numpy(compiled.epsilon)
+        rows = arcs[0].new_empty(0, self.encoder.get_input_dim())
+        bounds = torch.from_numpy(offsets)
+        return Encoded(rows, torch.from_numpy(index), bounds, ids, new_words, arcs)
 
     @torch.no_grad()
-    def _embed(self, ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> Encoded:
+    def embed(
+        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
+    ) -> Encoded:
         from sopa_plugin.data.batches import Documents
 
-        documents = Documents(ids, offsets, new_words=self._new_words)
+        documents = Documents(ids, offsets, new_words=new_words)
         every = np.arange(len(offsets) - 1)
         if self.contextual:
             batch = documents.padded(every, self.model.config.pad_token_id or 0)
@@ -383,7 +399,7 @@ class ModelSubject(Subject):
             batch = documents.packed(every)
             rows = self._vectors(batch["token_ids"], batch.get("ngrams"))
             index, bounds = batch["index"], batch["offsets"]
-        return Encoded(rows, index.to(rows.device), bounds.to(rows.device), ids)
+        return Encoded(rows, index.to(rows.device), bounds.to(rows.device), ids, new_words)
 
     def _vectors(self, ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
         """Vectors `[ids, dim]` of tokens, where they do not depend on context."""
@@ -394,11 +410,16 @@ class ModelSubject(Subject):
         return embed(self.model.embedder, ids, mask, ngrams)
 
     def words(self, documents: Sequence[Text]) -> list[tuple[str, ...]]:
+        from sopa_plugin.compiled.words import WithUnknown, Words
         from sopa_plugin.data.batches import are_split
 
         tokenizer, texts = self.model.tokenizer, list(documents)
         if not texts:
             return []
+        words: Any = getattr(self.compiled, "words", None)
+        words = words.words if isinstance(words, WithUnknown) else words
+        if isinstance(words, Words) and not are_split(texts):
+            return [tuple(words.spelt(str(text))) for text in texts]
         found = tokenizer(texts, is_split_into_words=are_split(texts), verbose=False)
         if not tokenizer.is_fast:
             return [tuple(tokenizer.convert_ids_to_tokens(ids)) for ids in found["input_ids"]]
@@ -413,8 +434,8 @@ class ModelSubject(Subject):
             return texts
         return [tuple(word.lower() for word in text) for text in texts]
 
-    def spell(self, ids: Sequence[int]) -> list[str]:
-        first, new = self._new_words.first, list(self._new_words.words)
+    def spell(self, ids: Sequence[int], new_words: NewWords) -> list[str]:
+        first, new = new_words.first, list(new_words.words)
         known = self.model.tokenizer.convert_ids_to_tokens([min(each, first - 1) for each in ids])
         return [
             new[each - first] if each >= first else word
@@ -469,14 +490,6 @@ class ModelSubject(Subject):
     def means(self) -> Tensor | None:
         means: Tensor | None = self.model.document_vector_means
         return means
-
-
-def _packed(
-    documents: Sequence[NDArray[np.int64]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Documents end to end, and where each starts."""
-    ids = np.concatenate([np.zeros(0, dtype=np.int64), *documents])
-    return ids, np.cumsum([0, *(len(document) for document in documents)])
 
 
 def _spelt(text: Text, encoding: Encoding) -> Iterator[str]:

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
         arcs_taken,
         first_tokens,
         k_best_matches,
+        next_scores,
         scores_of_arcs,
         span_scores,
+        spans_above,
         spell_out,
         trace,
     )
@@ -46,8 +48,10 @@ __all__ = [
     "end_scores",
     "first_tokens",
     "k_best_matches",
+    "next_scores",
     "scores_of_arcs",
     "span_scores",
+    "spans_above",
     "spell_out",
     "trace",
 ]

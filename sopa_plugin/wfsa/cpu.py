@@ -24,7 +24,7 @@ from sopa_plugin.wfsa.kernels.elementwise import (
 )
 from sopa_plugin.wfsa.kernels.plan import WIDTH, origins_of, plan_of
 from sopa_plugin.wfsa.kernels.threads import ThreadPool, num_threads
-from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
+from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout, Spans
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,6 +83,51 @@ def end_scores(layout: Layout, arcs: Arcs) -> EndScores:
     found = EndScores.unfilled(layout, arcs)
     _by_documents(max_plus.scores_by_end, plan_of(layout), layout, _arrays(arcs), _arrays(found))
     return found
+
+
+def next_scores(
+    layout: Layout, arcs: Arcs, documents: NDArray[np.int64], patterns: NDArray[np.int64]
+) -> Tensor:
+    """The next best matches' scores, in max semirings; see `operator.next_scores`."""
+    import torch
+
+    found = np.empty(len(patterns), np.float32)
+    _by_pairs(max_plus.next_scores, layout, arcs, (documents, patterns, found))
+    return torch.from_numpy(found)
+
+
+def spans_above(
+    layout: Layout,
+    arcs: Arcs,
+    documents: NDArray[np.int64],
+    patterns: NDArray[np.int64],
+    floors: NDArray[np.float64],
+) -> Spans:
+    """Matches that score so much at least, in max semirings; see `paths.spans_above`."""
+    given, counts = (documents, patterns, floors), np.empty(len(patterns), np.int64)
+    _by_pairs(max_plus.count_above, layout, arcs, (*given, counts))
+    pairs = np.repeat(np.arange(len(counts)), counts)
+    firsts, ends = np.empty((2, len(pairs)), np.int64)
+    found = Spans(pairs, np.empty(len(pairs), np.float32), firsts, ends)
+    places = np.cumsum(counts) - counts
+    _by_pairs(max_plus.spans_above, layout, arcs, (*given, places), found)
+    return found
+
+
+def _by_pairs(
+    function: Callable[..., None],
+    layout: Layout,
+    arcs: Arcs,
+    pairs: tuple[NDArray[Any], ...],
+    *output: Any,
+) -> None:
+    """Runs a function over pairs of a document and a pattern, as many of them on each thread."""
+    count, given = len(pairs[0]), (origins_of(layout), _arrays(arcs))
+
+    def task(first: int, last: int) -> None:
+        function(*given, *(each[first:last] for each in pairs), *output)
+
+    _pool.run(task, _even_shares(count, num_threads(count, LEAST_PATHS)))
 
 
 def backward(

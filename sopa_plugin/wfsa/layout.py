@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
 SELF_LOOP = 1
@@ -82,10 +84,10 @@ class Layout:
         """K."""
         return len(self.lengths)
 
-    @property
+    @cached_property
     def options(self) -> tuple[bool, ...]:
         """The arguments after `lengths`."""
-        return astuple(self)[1:]
+        return tuple(getattr(self, each.name) for each in fields(self)[1:])
 
     @property
     def max_length(self) -> int:
@@ -213,3 +215,20 @@ class EndScores(NamedTuple):
         return cls(
             arcs.scores.new_empty(ends), new(ends, dtype=torch.uint8), new(steps, dtype=torch.uint8)
         )
+
+
+class Spans(NamedTuple):
+    """What matches of patterns in documents score, and which tokens they consume.
+
+    Tokens are counted over all documents; of pairs of a document and a pattern, one has its matches
+    behind those of the pair before, by their ends.
+    """
+
+    pairs: NDArray[np.int64]
+    """Whose match each is, `[n]`."""
+    scores: NDArray[np.floating]
+    """As the semiring holds them, `[n]`."""
+    firsts: NDArray[np.int64]
+    """The first token, `[n]`; of an empty match its end."""
+    ends: NDArray[np.int64]
+    """The token after the last, `[n]`."""

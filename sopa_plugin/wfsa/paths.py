@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.wfsa import reference
-from sopa_plugin.wfsa.layout import EPSILON, SELF_LOOP, Arcs, BestMatches, EndScores, Layout
+from sopa_plugin.wfsa.dispatch import MAX_SEMIRINGS, choose_kernel
+from sopa_plugin.wfsa.layout import (
+    EPSILON,
+    SELF_LOOP,
+    Arcs,
+    BestMatches,
+    EndScores,
+    Layout,
+    Spans,
+)
 from sopa_plugin.wfsa.operator import checked, end_scores, require_best
 from sopa_plugin.wfsa.semirings import Semiring
 
@@ -166,6 +175,74 @@ def trace(layout: Layout, arcs: Arcs, steps: NDArray[np.uint8], ends: Ends) -> l
         consumed = sum(arc.token is not None for arc in path)
         found.append(Path(pattern, score, end - consumed, end, tuple(reversed(path))))
     return found
+
+
+def next_scores(
+    layout: Layout, semiring: str, arcs: Arcs, documents: Integers, patterns: Integers
+) -> Tensor | None:
+    """Scores `[n]` of the next best matches of `patterns [n]` in `documents [n]`.
+
+    A next best match is the best of those that consume no token of the best one; its score is the
+    semiring's zero where there is none. None instead of all these where no kernel finds them: on
+    the CPU one does, in max semirings. Other arguments as for `document_scores`; no gradient.
+
+    Raises:
+        ValueError: as `document_scores`.
+    """
+    arcs = checked(layout, arcs)
+    kernel = _by_pairs(semiring, arcs)
+    return None if kernel is None else kernel.next_scores(layout, arcs, documents, patterns)
+
+
+def spans_above(
+    layout: Layout,
+    semiring: str,
+    arcs: Arcs,
+    documents: Integers,
+    patterns: Integers,
+    floors: NDArray[np.float64],
+) -> Spans:
+    """The matches of `patterns [n]` in `documents [n]` that score `floors [n]` at least.
+
+    A match is the best path that ends at one token; an empty one is left out. Other arguments as
+    for `best_matches`. No gradient.
+
+    Raises:
+        ValueError: as `best_matches`.
+    """
+    require_best(semiring)
+    arcs = checked(layout, arcs)
+    kernel = _by_pairs(semiring, arcs)
+    if kernel is not None:
+        return Spans(*kernel.spans_above(layout, arcs, documents, patterns, floors))
+    chosen, rows = np.unique(documents, return_inverse=True)
+    lengths = np.diff(arcs.offsets.cpu().numpy())[chosen]
+    bounds = np.concatenate(([0], np.cumsum(lengths)))
+    # shape: [tokens]; which token of all each of the chosen documents' is
+    places = np.arange(bounds[-1]) + np.repeat(
+        arcs.offsets.cpu().numpy()[chosen] - bounds[:-1], lengths
+    )
+    index = arcs.index[torch.from_numpy(places).to(arcs.index.device)]
+    arcs = arcs._replace(index=index, offsets=torch.from_numpy(bounds).to(index.device))
+    # shape: [chosen, K]
+    least, numbers = np.full((2, len(chosen), layout.num_patterns), np.inf)
+    least[rows, patterns], numbers[rows, patterns] = floors, np.arange(len(rows))
+    found, owners = end_scores(layout, semiring, arcs), np.repeat(np.arange(len(chosen)), lengths)
+    scores = found.scores.cpu().numpy()
+    enough = (scores >= least[owners]) & (scores != Semiring.named(semiring).zero)
+    tokens, which = np.nonzero(enough)
+    pairs = numbers[owners[tokens], which].astype(np.int64)
+    order = np.argsort(pairs, kind="stable")
+    tokens, which, pairs = tokens[order], which[order], pairs[order]
+    ends = Ends.at(found, arcs.offsets, tokens, which)
+    firsts, shift = first_tokens(layout, found.steps.cpu().numpy(), ends), places[tokens] - tokens
+    return Spans(pairs, ends.scores, firsts + shift, ends.ends + shift)
+
+
+def _by_pairs(semiring: str, arcs: Arcs) -> Any:
+    """The kernel that takes pairs of a document and a pattern one by one, if there is one."""
+    kernel = choose_kernel(semiring, arcs.scores.device, arcs.scores.dtype)
+    return kernel if semiring in MAX_SEMIRINGS and hasattr(kernel, "spans_above") else None
 
 
 def spell_out(layout: Layout, arcs: Arcs, matches: BestMatches) -> list[list[Path | None]]:

@@ -86,7 +86,8 @@ def test_one_label_rather_than_another(
     vectors = explainer.subject.document_vectors(scores.scores)
     whole = explainer.subject.logits(vectors)[0].tolist()
     instead = leave_one_out.instead(scores)
-    without = leave_one_out.logits_without(scores.scores, *pairs, instead).tolist()
+    given = None if instead is None else instead.flatten()
+    without = leave_one_out.logits_without(scores.scores, *pairs, given).tolist()
     for each in found.contributions:
         again = without[explainer.subject.number(each.pattern)]
         expected = whole[1] - whole[0] - (again[1] - again[0])
@@ -158,7 +159,7 @@ def test_faithfulness_drops_or_keeps_the_words_of_the_phrases(
 ) -> None:
     explainer = make_explainer()
     words = ["the", "film", "is", "not", "funny", ",", "never", "dull"]
-    ids = explainer.subject.read([words]).ids
+    encoded = explainer.subject.read([words])
     named = np.isin(words, ["film", "is", "not", "never"])
     dropped = ["the", "funny", ",", "dull"]
     kept = ["film", "is", "not", "never"]
@@ -166,8 +167,8 @@ def test_faithfulness_drops_or_keeps_the_words_of_the_phrases(
         p = probabilities(explainer, words)[label]
         without = probabilities(explainer, dropped)[label]
         alone = probabilities(explainer, kept)[label]
-        found = faithfulness(explainer.subject, ids, named, label)
-        assert found == pytest.approx((p - without, p - alone), abs=1e-6)
+        (found,) = faithfulness(explainer.subject, encoded, named, [label])
+        assert tuple(found) == pytest.approx((p - without, p - alone), abs=1e-6)
 
 
 def test_effect_and_firing(

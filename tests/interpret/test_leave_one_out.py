@@ -138,6 +138,7 @@ def test_the_next_best_match_lies_before_the_phrase_or_behind_it(
             parts = subject.read([words[: path.start], words[path.end :]])
             expected = algebra.sum(ArcScores.of(subject, parts).scores[:, pattern], 0)
             score = scored.without_phrases.scores[number, pattern]
+            assert scored.next_best(*np.array([[number], [pattern]])).equal(score[None])
             assert score.item() == pytest.approx(expected.item(), rel=1e-5)
             other = others[number][pattern]
             assert (other is None) == (expected.item() == algebra.zero)

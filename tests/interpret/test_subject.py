@@ -229,14 +229,14 @@ def test_word_pieces_are_the_tokens_and_special_ones_are_kept(
     assert found.tokens == ("[CLS]", "The", "un", "##fun", "##ny", "film", "[SEP]")
     expected = np.exp(contextual.log_probabilities([text]))[0]
     assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
-    ids = explainer.subject.read([text]).ids
-    assert explainer.subject.is_special(ids).tolist() == [True, *[False] * 5, True]
+    encoded = explainer.subject.read([text])
+    assert explainer.subject.is_special(encoded.ids).tolist() == [True, *[False] * 5, True]
     # Without its words the document is what an empty text is.
     from sopa_plugin.interpret.leave_one_out import faithfulness
 
     label = int(expected.argmax())
     empty = np.exp(contextual.log_probabilities([""]))[0]
-    fall, _ = faithfulness(explainer.subject, ids, np.arange(len(ids)) < 7, label)
+    ((fall, _),) = faithfulness(explainer.subject, encoded, np.ones(7, dtype=bool), [label])
     assert fall == pytest.approx(expected[label] - empty[label], abs=1e-5)
 
 

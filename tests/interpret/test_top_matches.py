@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.matching import ArcScores, TopMatches
 from sopa_plugin.wfsa import k_best_matches
@@ -54,10 +55,10 @@ def test_equal_to_exhaustive_enumeration(
 ) -> None:
     explainer = make_explainer(**options)
     subject = explainer.subject
-    top = TopMatches(subject, k)
+    top, words = TopMatches(subject, k), NewWords(0)
     for start in range(0, len(documents), chunk):
         some = documents[start : start + chunk]
-        top.add(some, ArcScores.of(subject, subject.read(some)))
+        top.add(some, ArcScores.of(subject, subject.read(some, words)))
     width = subject.encoder.boundary_width
     for found, expected in zip(top.matches(), enumerate_all(explainer, documents), strict=True):
         assert len(found) == min(k, len(expected))
@@ -87,13 +88,13 @@ def test_memory_holds_k_phrases_whatever_is_read(
 ) -> None:
     subject = make_explainer().subject
     top = TopMatches(subject, 3)
-    random = np.random.default_rng(0)
+    random, words = np.random.default_rng(0), NewWords(0)
     sizes = []
     for _ in range(30):
         some = [
             [str(w) for w in random.choice(["good", "bad", "a", ","], size=8)] for _ in range(20)
         ]
-        top.add(some, ArcScores.of(subject, subject.read(some)))
+        top.add(some, ArcScores.of(subject, subject.read(some, words)))
         sizes.append(sum(len(table) for table in top._tables))
     assert set(sizes[1:]) == {3 * len(subject.names)}
 

@@ -19,6 +19,8 @@ from sopa_plugin.compiled import load_compiled
 from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
+from sopa_plugin.interpret.editing import SURE, reword
+from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import Model, TextClassifier, load_model
 from sopa_plugin.models.open_vocabulary import RuleTokenizer, with_unknown_words
 from sopa_plugin.training import run_experiment
@@ -58,12 +60,14 @@ def vectors(tmp_path: Path) -> str:
     return str(path)
 
 
-def built(vectors: str, encoder: str = "sopa", **model: Any) -> Any:
+def built(
+    vectors: str, encoder: str = "sopa", options: dict[str, Any] | None = None, **model: Any
+) -> Any:
     torch.manual_seed(0)
     embedder = {"type": "static", "vectors": vectors, "own_rows": True, "ngram_buckets": 300}
     params = {
         "embedder": embedder,
-        "encoder": {"type": encoder, **ENCODERS[encoder]},
+        "encoder": {"type": encoder, **ENCODERS[encoder], **(options or {})},
         "head": "linear",
         **model,
     }
@@ -203,6 +207,44 @@ def test_it_is_explained_by_the_words_themselves(vectors: str) -> None:
     )
     (pattern, *_) = explainer.patterns(["Zorks Blubs", "Blubs Zorks"])
     assert {"Zorks", "Blubs"} & set(pattern.to_text().split())
+
+
+@pytest.mark.parametrize("boundary_tokens", [False, True])
+def test_compiled_it_is_explained_alike_and_no_word_is_kept(
+    boundary_tokens: bool, vectors: str
+) -> None:
+    model = built(vectors, options={"boundary_tokens": boundary_tokens})
+    texts = ["the Zorks was wonderfull", "zorks film blubs", "", "the film", "blubs Zorks"] * 30
+    plain, compiled = (Explainer.from_model(model) for _ in range(2))
+    plain.subject.prepare = lambda: None  # type: ignore[method-assign]
+    expected, found = (
+        each.patterns(texts, labelled=(texts, [0] * len(texts))) for each in (plain, compiled)
+    )
+    assert (plain.subject.compiled, compiled.subject.compiled is None) == (None, False)
+    for pattern in expected:
+        other = found[pattern.name]
+        assert other.effect == pytest.approx(pattern.effect, abs=1e-5)
+        assert other.use.consumed == pattern.use.consumed
+        for match, same in zip(other.matches, pattern.matches, strict=True):
+            assert (match.tokens, match.count) == (same.tokens, same.count)
+            assert match.score == pytest.approx(same.score, rel=1e-5)
+    for explainer in (plain, compiled):
+        one, two = (explainer.subject.read([word]) for word in ("unheard", "unseen"))
+        assert one.ids.tolist() == two.ids.tolist() == [one.new_words.first]
+        assert not explainer.subject.vectors(one).equal(explainer.subject.vectors(two))
+
+
+def test_a_word_is_put_on_the_arc_that_its_ngrams_are_nearest_to(vectors: str) -> None:
+    subject = ModelSubject(built(vectors))
+    edited, _ = reword(subject, TRAIN, "3-1", allow=["wonderfull"])
+    assert edited.names == subject.names
+    arcs, path = (
+        edited.encoder.arcs,
+        [b.origin + subject.number("3-1") for b in edited.encoder.layout.main_path],
+    )
+    (vector,) = edited.vectors(edited.read(["wonderfull"]))
+    scores = arcs.weight[path] @ vector + arcs.bias[path]
+    assert scores.max().item() == pytest.approx(SURE, abs=1e-4)
 
 
 def test_more_rules_keep_what_was_learned(vectors: str, tmp_path: Path) -> None:

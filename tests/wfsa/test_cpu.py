@@ -19,7 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sopa_plugin.wfsa import Arcs, Ends, Layout, Semiring, cpu, reference, spell_out, trace
+from sopa_plugin.wfsa import (
+    Arcs,
+    Ends,
+    Layout,
+    Semiring,
+    best_matches,
+    cpu,
+    k_best_matches,
+    next_scores,
+    reference,
+    spans_above,
+    spell_out,
+    trace,
+)
 from sopa_plugin.wfsa.kernels.threads import Compiled, ThreadPool
 
 INF = float("inf")
@@ -80,7 +93,10 @@ def everything(case: Case) -> list[Tensor]:
     grad = torch.linspace(-1, 1, matches.scores.numel()).view_as(matches.scores)
     grads = cpu.backward(case.layout, "max_sum", grad, case.arcs, *matches[1:])
     alone = cpu.forward(case.layout, "max_sum", case.arcs, keep_paths=False).scores
-    return [*matches, *grads, alone, *cpu.end_scores(*case)]
+    pairs = np.indices(matches.scores.shape).reshape(2, -1)
+    found = cpu.spans_above(*case, *pairs, np.zeros(len(pairs[0])))
+    of_pairs = [cpu.next_scores(*case, *pairs), *map(torch.from_numpy, found)]
+    return [*matches, *grads, alone, *cpu.end_scores(*case), *of_pairs]
 
 
 @pytest.fixture
@@ -121,6 +137,54 @@ def test_matches_by_end_are_those_of_the_reference(case: Case) -> None:
         for each in (found, expected)
     ]
     assert paths[0] == paths[1]
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases(), st.sampled_from([-INF, -1.0, 0.5]))
+def test_spans_of_pairs_are_those_of_the_reference(case: Case, floor: float) -> None:
+    layout, arcs = case
+    documents, patterns = np.indices((len(arcs.offsets) - 1, layout.num_patterns)).reshape(2, -1)[
+        :, ::2
+    ]
+    given = documents, patterns, np.full(len(documents), floor)
+    found = spans_above(layout, "max_sum", arcs, *given)
+    expected = [
+        (
+            n,
+            path.score,
+            int(arcs.offsets[document]) + path.start,
+            int(arcs.offsets[document]) + path.end,
+        )
+        for ranked in [k_best_matches(layout, "max_sum", arcs, 99)]
+        for n, (document, pattern) in enumerate(zip(documents, patterns, strict=True))
+        for path in sorted(ranked[document][pattern], key=lambda path: path.end)
+        if path.end > 0 and path.score >= floor
+    ]
+    columns = found.pairs, found.scores, found.firsts, found.ends
+    assert list(zip(*(each.tolist() for each in columns), strict=True)) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOPA_KERNEL", "reference")
+        for mine, theirs in zip(found, spans_above(layout, "max_sum", arcs, *given), strict=True):
+            assert mine.tolist() == theirs.tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases())
+def test_next_scores_are_those_without_the_tokens_of_the_best_match(case: Case) -> None:
+    """Of documents in which a token that no arc takes stands for each of these."""
+    layout, arcs = case
+    paths = spell_out(layout, arcs, best_matches(layout, "max_sum", arcs))
+    documents, patterns = np.indices((len(paths), layout.num_patterns)).reshape(2, -1)
+    found = next_scores(layout, "max_sum", arcs, documents, patterns)
+    assert found is not None
+    scores = torch.cat([arcs.scores, torch.full((1, layout.num_scores), -INF)])
+    for document, pattern, score in zip(documents, patterns, found, strict=True):
+        index, path = arcs.index.clone(), paths[document][pattern]
+        if path is not None:
+            index[arcs.offsets[document] + path.start : arcs.offsets[document] + path.end] = -1
+        index = index % len(scores)
+        other = reference.document_scores(layout, MAX_SUM, Arcs(scores, index, *arcs[2:]))
+        assert score == other.scores[document, pattern]
 
 
 @settings(max_examples=80, deadline=None)

@@ -167,6 +167,115 @@ def scores_by_end(plan: Any, arcs: Any, first: int, last: int, found: Any) -> bo
     return _run(plan, arcs, first, last, None, None, found, found.steps)
 
 
+@njit(nogil=True)
+def _match(
+    origins: Any,
+    arcs: Any,
+    b: int,
+    p: int,
+    first: int,
+    last: int,
+    after: Any,
+    begun: Any,
+    floor: Any,
+    found: Any,  # Spans to be filled from `count` on; or None
+    count: int,
+) -> Any:
+    """What the best match of pattern `p` in document `b` scores, where it begins, and its end.
+
+    The end is -1 where there is no match. Behind these stands `count`, and how many matches score
+    `floor` at least. No token from `first` to `last - 1` is consumed. `after` and `begun` are room
+    for the scores of states, and for where the paths to them begin. As `_run`, in the same order of
+    sums and ties, but one pattern alone.
+    """
+    scores, index, offsets, epsilon = arcs
+    main, loops, end_state = origins.main_path, origins.loops, origins.lengths[p] - 1
+    skips = len(epsilon) > 0
+    final = epsilon[main[end_state - 1] + p] if skips and origins.final_epsilon else NEVER
+    best, start, end = NEVER, offsets[b], -1
+    if origins.empty_matches and end_state == 1 and final > NEVER:
+        best, end = final, start
+    for i in range(end_state + 1):
+        after[i], begun[i] = NEVER if i > 0 else np.float32(0), offsets[b]
+    for m in range(offsets[b], offsets[b + 1]):
+        row, closed = index[m], first <= m < last
+        here, since = NEVER, m  # a state with the epsilon that may precede the token
+        for i in range(end_state, -1, -1):
+            before, by = after[i], begun[i]
+            if skips and i > 0 and after[i - 1] + epsilon[main[i - 1] + p] > before:
+                before, by = after[i - 1] + epsilon[main[i - 1] + p], begun[i - 1]
+            if i < end_state:
+                arrive = NEVER if closed else before + scores[row, main[i] + p]
+                if not here > arrive:
+                    here, since = arrive, by
+                after[i + 1], begun[i + 1] = here, since
+            here, since = NEVER, by
+            if not closed and p >= origins.loop_firsts[i]:
+                here = before + scores[row, loops[i] + p]
+        # what START's own loop, if any, has made of it
+        fresh = not here > 0
+        skip, by = after[end_state - 1] + final, begun[end_state - 1]
+        if end_state == 1:
+            skip, by = here + final, since
+            if origins.empty_matches and fresh:
+                skip, by = final, m + 1
+        score, from_ = after[end_state], begun[end_state]
+        if skip > score:
+            score, from_ = skip, by
+        if score > best:
+            best, start, end = score, from_, m + 1
+        if score >= floor and score > NEVER:
+            if found is not None:
+                found.scores[count], found.firsts[count], found.ends[count] = score, from_, m + 1
+            count += 1
+        after[0], begun[0] = (np.float32(0), m + 1) if fresh else (here, since)
+    return best, start, end, count
+
+
+@njit
+def _room(origins: Any) -> Any:
+    states = origins.lengths.max()
+    return np.empty(states, np.float32), np.empty(states, np.int64)
+
+
+@Compiled
+def next_scores(origins: Any, arcs: Any, documents: Any, patterns: Any, scores: Any) -> None:
+    """Fills `scores [n]`: those of the next best matches of patterns in documents.
+
+    `origins` are the layout's (`plan.origins_of`).
+    """
+    after, begun = _room(origins)
+    for n in range(len(scores)):
+        b, p = documents[n], patterns[n]
+        best, first, last, _ = _match(origins, arcs, b, p, -1, -1, after, begun, np.inf, None, 0)
+        if last >= 0:
+            again = _match(origins, arcs, b, p, first, last, after, begun, np.inf, None, 0)
+            best = again[0]
+        scores[n] = best
+
+
+@Compiled
+def count_above(
+    origins: Any, arcs: Any, documents: Any, patterns: Any, floors: Any, counts: Any
+) -> None:
+    """Fills `counts [n]`: how many matches of patterns in documents score `floors [n]` at least."""
+    after, begun = _room(origins)
+    for n in range(len(counts)):
+        b, p = documents[n], patterns[n]
+        counts[n] = _match(origins, arcs, b, p, -1, -1, after, begun, floors[n], None, 0)[3]
+
+
+@Compiled
+def spans_above(
+    origins: Any, arcs: Any, documents: Any, patterns: Any, floors: Any, places: Any, found: Any
+) -> None:
+    """Fills `found`, which are `Spans`, with these matches, the n-th pair's from `places[n]` on."""
+    after, begun = _room(origins)
+    for n in range(len(places)):
+        b, p = documents[n], patterns[n]
+        _match(origins, arcs, b, p, -1, -1, after, begun, floors[n], found, places[n])
+
+
 @Compiled
 def walk_back(
     origins: Any,
