@@ -248,7 +248,9 @@ CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "id-without-end": ("tokenizer", lambda each: each["model"]["vocab"].update(good=2**31)),
     "no-unknown-word": ("tokenizer", lambda each: each["model"]["vocab"].pop("[UNK]")),
     "exponential-time": ("tokenizer", regex("(o+)+$")),
+    "slow-at-every-place": ("tokenizer", regex("(?:o|o){21}(?!)")),  # but nowhere too slow
     "no-expression": ("tokenizer", regex("(((")),
+    "empty-rules": ("config", lambda each: each.update(rules={})),
     "labels-of-numbers": ("config", lambda each: each.update(id2label={"0": 1, "1": 2})),
     "labels-alike": ("config", lambda each: each.update(id2label={"0": "a", "1": "a"})),
 }
@@ -260,14 +262,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_does_not_fit_together_is_one_error(change: str, whole: Path, tmp_path: Path) -> None:
+def test_what_does_not_fit_together_is_one_error(
+    change: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sopa_plugin.data.tokenizers.LONGEST", 1)
     run = shutil.copytree(whole, tmp_path / "run")
     (run / "digests.json").unlink()
     name, apply = CHANGES[change]
     content = json.loads((run / f"{name}.json").read_text())
     apply(content)
     (run / f"{name}.json").write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"tokenizer|names of classes"):
+    with pytest.raises(UserError, match=r"tokenizer|rules|names of classes"):
         predict_texts(run, ["so go" + 60 * "o" + "d"])
 
 

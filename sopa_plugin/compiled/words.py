@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 
 from sopa_plugin.data.ngrams import NewWords
-from sopa_plugin.data.tokenizers import BLANKS, UNKNOWN, max_tokens_of, normalized, splitting
+from sopa_plugin.data.tokenizers import (
+    BLANKS,
+    UNKNOWN,
+    bounded,
+    check_normalizer,
+    max_tokens_of,
+    normalized,
+)
 from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa.kernels.threads import Compiled
 
@@ -73,13 +80,14 @@ class Pieces:
 
     def split(self, text: str) -> list[str]:
         """The tokens of a text as the vocabulary would have them."""
-        words = (text[start:stop] for start, stop in self._tokenizer.encode(text).offsets)
+        (found,) = bounded(self._tokenizer.encode_batch, [text])
+        words = (text[start:stop] for start, stop in found.offsets)
         return [normalized(self._tokenizer, word) for word in words]
 
     def encode(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
         """Ids of all tokens `[M]` of the documents, and where each starts in them `[B + 1]`."""
-        with splitting():
-            pieces = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+        found = bounded(self._tokenizer.encode_batch_fast, list(texts))
+        pieces = [encoding.ids for encoding in found]
         offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
         np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
         ids = np.fromiter(chain.from_iterable(pieces), np.int64, int(offsets[-1]))
@@ -146,6 +154,8 @@ class WithUnknown:
 
     def __init__(self, words: Words | Pieces, unknown_words: UnknownWords) -> None:
         self.words, self.unknown_words = words, unknown_words
+        if isinstance(words, Pieces):
+            check_normalizer(Tokenizer.from_str(words.tokenizer))
         self.num_ids = words.num_ids
 
     def encode(

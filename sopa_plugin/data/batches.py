@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.data.sources import check_encodable
-from sopa_plugin.data.tokenizers import in_batches, splitting
+from sopa_plugin.data.tokenizers import bounded, in_batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -177,12 +177,12 @@ def _token_ids(
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = tokenizer.split_special_tokens
-    with splitting():
-        ids = [encoding.ids for encoding in backend.encode_batch_fast(texts, split)]
     numbered = getattr(tokenizer, "numbered", None)  # of one that tells unknown words apart
     if numbered is None:
-        return ids
-    return [numbered(text, each, new_words) for text, each in zip(texts, ids, strict=True)]
+        found = bounded(lambda some: backend.encode_batch_fast(some, split), texts)
+        return [encoding.ids for encoding in found]
+    found = bounded(lambda some: backend.encode_batch(some, split), texts)
+    return [numbered(text, each, new_words) for text, each in zip(texts, found, strict=True)]
 
 
 def _offsets(lengths: Integers) -> Integers:

@@ -11,16 +11,17 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
-from sopa_plugin.errors import HUB_HELP, UserError
+from sopa_plugin.errors import HUB_HELP, UserError, shortened
 from sopa_plugin.registry import Bound, LocalPath, PositiveInt, Registrable
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 PADDING = "[PAD]"
 UNKNOWN = "[UNK]"
 Vocabulary = Literal["train", "train_dev", "vectors"]
+LONGEST = 30
+"""Seconds that a tokenizer has to split some texts, and ..."""
+SLOWEST = 10_000
+"""... characters for which it has one more; those that are not damaged take a hundredth of it."""
+
 MaxTokens = Annotated[int, Bound(at_least=1, at_most=100_000)]
 """More words than that the expression that cuts a text cannot count."""
 
@@ -47,6 +53,7 @@ _WORDS = "|".join(
     ]
 )
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Tokenizer(Registrable):
@@ -328,18 +335,44 @@ class PretrainedTokenizer(Tokenizer):
         return tokenizer
 
 
-@contextmanager
-def splitting() -> Iterator[None]:
-    """Makes a `UserError` of what a tokenizer of the library `tokenizers` cannot split.
+def bounded(split: Callable[[list[Any]], T], texts: list[Any]) -> T:
+    """What `split` gives of `texts`: a call of a tokenizer in batches, or it would stop all else.
 
-    A saved one may hold any regular expression; the library gives up one that takes too long.
+    A saved tokenizer may hold any regular expression. The library gives up one that takes too long
+    at one place of a text, which may be nearly so at each; here all of it has its time.
+
+    Raises:
+        UserError: it takes so long, or the library cannot split a text.
     """
+    found: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            found.set_result(split(texts))
+        except BaseException as error:
+            found.set_exception(error)
+
+    Thread(target=call, daemon=True).start()
     try:
-        yield
+        for _ in range(LONGEST + sum(map(len, texts)) // SLOWEST):
+            if wait([found], timeout=1).done:  # seconds in which the process rests do not count
+                return found.result()
+        raise UserError("the tokenizer takes too long to split a text; it is damaged")
     except BaseException as error:
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         raise UserError(f"the tokenizer cannot split a text ({error}); it is damaged") from error
+
+
+def check_normalizer(backend: FastTokenizer) -> None:
+    """Raises `UserError` where `normalized` might take for ever: see `bounded`, where it is not."""
+    steps = json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {}
+    for step in steps.get("normalizers", [steps]):
+        if "Regex" in json.dumps(step) and max_tokens_of(step) is None:
+            raise UserError(
+                "a tokenizer that tells unknown words apart may not replace a regular expression "
+                f"before it splits a text, as by {shortened(json.dumps(step))}"
+            )
 
 
 def make_tokenizer(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -81,9 +82,12 @@ class SopaPipe(Pipe):
                 self.get_error_handler()(self.name, self, docs, error)
 
     def _annotate(self, docs: list[Doc]) -> None:
+        from sopa_plugin.data.tokenizers import bounded
+
         subject: Any = self.explainer.subject
         given = [[token.text for token in doc] for doc in docs]
-        read = subject.model.tokenizer(given, is_split_into_words=True, verbose=False)
+        split = partial(subject.model.tokenizer, is_split_into_words=True, verbose=False)
+        read = bounded(split, given)
         words = [read.tokens(number) for number in range(len(docs))]
         found = self.explainer.contributions(subject.read(given), words, self.shown)
         for number, (doc, (cats, phrases)) in enumerate(zip(docs, found, strict=True)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from string import whitespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -412,6 +412,7 @@ class ModelSubject(Subject):
     def words(self, documents: Sequence[Text]) -> list[tuple[str, ...]]:
         from sopa_plugin.compiled.words import WithUnknown, Words
         from sopa_plugin.data.batches import are_split
+        from sopa_plugin.data.tokenizers import bounded
 
         tokenizer, texts = self.model.tokenizer, list(documents)
         if not texts:
@@ -420,7 +421,8 @@ class ModelSubject(Subject):
         words = words.words if isinstance(words, WithUnknown) else words
         if isinstance(words, Words) and not are_split(texts):
             return [tuple(words.spelt(str(text))) for text in texts]
-        found = tokenizer(texts, is_split_into_words=are_split(texts), verbose=False)
+        split = partial(tokenizer, is_split_into_words=are_split(texts), verbose=False)
+        found = bounded(split, texts)
         if not tokenizer.is_fast:
             return [tuple(tokenizer.convert_ids_to_tokens(ids)) for ids in found["input_ids"]]
         return [tuple(_spelt(text, found[number])) for number, text in enumerate(texts)]

@@ -14,6 +14,7 @@ from safetensors.numpy import load, save
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
+from sopa_plugin.data.tokenizers import bounded
 from sopa_plugin.errors import UserError, first_line, shortened
 from sopa_plugin.files import (
     check_digests,
@@ -196,7 +197,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-        tokenizer(["a 1 \ufffc", ""], verbose=False)  # settings are looked at only now
+        # settings are looked at only now
+        bounded(lambda some: tokenizer(some, verbose=False), ["a 1 \ufffc", ""])
         return tokenizer
     except Exception as error:  # whatever a damaged file makes the library raise
         raise UserError(

@@ -18,7 +18,7 @@ from transformers import (
 
 from sopa_plugin.data.batches import Text
 from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords
-from sopa_plugin.data.tokenizers import normalized
+from sopa_plugin.data.tokenizers import check_normalizer, normalized
 from sopa_plugin.errors import UserError
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import tests_of
@@ -42,17 +42,15 @@ class OpenVocabularyTokenizer(PreTrainedTokenizerFast):
     @cached_property
     def by_answers(self) -> UnknownWords:
         """What numbers unknown words."""
+        check_normalizer(self.backend_tokenizer)
         return UnknownWords.from_json(self.init_kwargs["unknown_words"])
 
-    def numbered(self, text: Text, ids: Sequence[int], new_words: NewWords) -> list[int]:
-        """The `ids` of a text's tokens, those of unknown words made the numbers that tell them."""
-        if self.unk_token_id not in ids:
-            return list(ids)
-        split = not isinstance(text, str)
-        encoding = self.backend_tokenizer.encode(text, None, split, add_special_tokens=False)
-        numbers = list(ids)
-        for place, word in self._unknown(ids, _spelt(text, encoding)):
-            numbers[place] = self.by_answers.number(word, new_words)
+    def numbered(self, text: Text, encoding: Encoding, new_words: NewWords) -> list[int]:
+        """The ids of a text's tokens, those of unknown words made the numbers that tell them."""
+        numbers = encoding.ids
+        if self.unk_token_id in numbers:
+            for place, word in self._unknown(numbers, _spelt(text, encoding)):
+                numbers[place] = self.by_answers.number(word, new_words)
         return numbers
 
     def _encode_plus(self, text: Any, *args: Any, **kwargs: Any) -> BatchEncoding:

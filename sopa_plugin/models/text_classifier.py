@@ -113,7 +113,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         with imported_only():  # what a user's own config names, its check has imported
             self.embedder = configured.build(config.embedder)
             handed: dict[str, Any] = {}
-            if config.rules:
+            if config.rules is not None:
                 rules = Rules.from_json(config.rules)
                 words = config.embedder["num_embeddings"]
                 self.embedder = RuleEmbedder(self.embedder, words, len(tests_of(rules)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from sopa_plugin.data.tokenizers import splitting
+from sopa_plugin.data.tokenizers import bounded, in_batches
 from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
@@ -48,7 +48,7 @@ class Tfidf(LinearModel):
         """Decides which n-grams count; the texts' features, sparse `[texts, n-grams]`."""
         self.vectorizer = self._make_vectorizer(None)
         try:
-            return self.vectorizer.fit_transform(texts)
+            return self.vectorizer.fit_transform(self._tokens(texts))
         except ValueError as error:  # nothing is left to count
             raise TrainingFailed(
                 f"model.min_documents: no n-gram is in {self.min_documents} of the {len(texts)} "
@@ -57,7 +57,7 @@ class Tfidf(LinearModel):
 
     def features(self, texts: Sequence[str]) -> Any:
         """Weighted counts, sparse `[texts, n-grams]`; rows have length 1."""
-        return self.vectorizer.transform(texts)
+        return self.vectorizer.transform(self._tokens(texts))
 
     def feature_state(self) -> tuple[Any, Tensors]:
         """The n-grams, their tokens joined by blanks, and their weights."""
@@ -73,7 +73,7 @@ class Tfidf(LinearModel):
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         return TfidfVectorizer(
-            tokenizer=self._tokens,
+            tokenizer=list,
             token_pattern=None,
             lowercase=False,
             ngram_range=(1, self.max_ngram),
@@ -84,7 +84,8 @@ class Tfidf(LinearModel):
             dtype=np.float64,
         )
 
-    def _tokens(self, text: str) -> list[str]:
+    def _tokens(self, texts: Sequence[str]) -> Iterator[list[str]]:
         """Tokens as n-grams have them: without blanks, by which an n-gram's tokens are joined."""
-        with splitting():
-            return [token.replace(" ", "_") for token in self.tokenizer.tokenize(text)]
+        for some in in_batches(texts):
+            for tokens in bounded(lambda some: [*map(self.tokenizer.tokenize, some)], some):
+                yield [token.replace(" ", "_") for token in tokens]

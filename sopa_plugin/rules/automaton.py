@@ -86,7 +86,9 @@ def fit(items: Sequence[Item]) -> list[HardPattern]:
     """
     found: dict[HardPattern, None] = {}
     waiting = [tuple(items)]
-    while waiting:
+    for _ in range(MOST_PATTERNS * MOST_STATES):  # a pattern is made by fewer splits than states
+        if not waiting:
+            return list(found)
         items = _without_idle_ends(waiting.pop())
         if all(item.least == 0 or item.test.anchor for item in items):
             raise DoesNotFit("it matches the empty text: make one of its tokens sure")
@@ -99,8 +101,8 @@ def fit(items: Sequence[Item]) -> list[HardPattern]:
         else:
             waiting += _split(items, crowded)
         if len(found) + len(waiting) > MOST_PATTERNS:
-            raise DoesNotFit(f"it is a union of more than {MOST_PATTERNS} patterns")
-    return list(found)
+            break
+    raise DoesNotFit(f"it is a union of more than {MOST_PATTERNS} patterns")
 
 
 def _without_idle_ends(items: Sequence[Item]) -> tuple[Item, ...]:

@@ -19,9 +19,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-import math
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +33,12 @@ from sopa_plugin.rules.tokens import ANY, END, START, Condition, TokenTest, one_
 
 MOST_LONG = 500
 """Patterns of several words in a file; more are refused."""
+
+MOST_ITEMS = 1000
+"""Tokens of a word regex, one behind another; more are refused, even where some change nothing."""
+
+HEAVIEST = 1e9
+"""Largest weight of a vote, either way; more are refused."""
 
 Sequences = tuple[tuple[Item, ...], ...]
 """Alternatives, each a sequence of items."""
@@ -217,7 +222,7 @@ class Rules:
                     raise DoesNotFit("EOS: expected at its end")
                 written = _Written(line, text, label, None, 1.0, (), alternatives)
             rule = _rule([written], number)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise UserError(f"the rule {shortened(text)}: {error}") from error
         if isinstance(rule, Fault):
             raise UserError(f"the rule {rule.reason}")
@@ -447,8 +452,9 @@ def _label(value: Any, key: str = "label") -> str:
 
 
 def _weight(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"weight: expected a number, found {shortened(value)}")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not -HEAVIEST <= value <= HEAVIEST:  # nor NaN
+        raise ValueError(f"weight: expected a number up to {HEAVIEST:g}, found {shortened(value)}")
     return float(value)
 
 
@@ -545,7 +551,7 @@ class _Expression:
     """A regular expression over tokens, read from left to right."""
 
     def __init__(self, text: str) -> None:
-        self.pieces = _PIECE.findall(text)
+        self.pieces = deque(_PIECE.findall(text))
 
     def read(self) -> Sequences:
         """Its alternatives.
@@ -553,7 +559,10 @@ class _Expression:
         Raises:
             ValueError: it is not well-formed, or does not fit.
         """
-        found = self._alternatives()
+        try:
+            found = self._alternatives()
+        except RecursionError:
+            raise ValueError("( in ( without end") from None
         if self.pieces:
             raise ValueError("a ) without its (")
         return found
@@ -564,7 +573,7 @@ class _Expression:
     def _alternatives(self) -> Sequences:
         found = list(self._sequence())
         while self._next() == "|":
-            self.pieces.pop(0)
+            self.pieces.popleft()
             found += self._sequence()
         return tuple(_merged(found))
 
@@ -575,15 +584,17 @@ class _Expression:
             if len(found) * len(one) > MOST_PATTERNS:
                 raise DoesNotFit(f"it is a union of more than {MOST_PATTERNS} patterns")
             found = tuple(before + after for before in found for after in one)
+            if len(found[0]) > MOST_ITEMS:
+                raise DoesNotFit(f"it has more than {MOST_ITEMS} tokens: cut it into shorter rules")
         return found
 
     def _item(self, piece: str | None) -> Sequences:
-        self.pieces.pop(0)
+        self.pieces.popleft()
         if piece == "(":
             found = self._alternatives()
             if self._next() != ")":
                 raise ValueError("a ( without its )")
-            self.pieces.pop(0)
+            self.pieces.popleft()
             return found
         if piece is None or piece in "*+?":
             raise ValueError(f"nothing before the {piece} that it could repeat")
@@ -598,7 +609,7 @@ class _Expression:
         sign = self._next()
         if sign is None or sign not in "*+?":
             return item
-        self.pieces.pop(0)
+        self.pieces.popleft()
         if self._next() in ("*", "+", "?"):
             raise ValueError(f"{sign}{self._next()}: one of * + ? at a time")
         if len(item) == 1 and len(item[0]) == 1 and item[0][0].least == item[0][0].most == 1:

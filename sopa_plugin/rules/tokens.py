@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import re
 import unicodedata
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -81,7 +82,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "IN": lambda value, values: value in values,
     "NOT_IN": lambda value, values: value not in values,
-    "REGEX": lambda value, patterns: any(re.search(each, value) for each in patterns),
+    "REGEX": lambda value, patterns: any(re.search(each, value[:MOST_SEEN]) for each in patterns),
 }
 RELATIONS = {
     str: ("IN", "NOT_IN", "REGEX"),
@@ -287,10 +288,13 @@ def _relation(attribute: str, kind: type, relation: str, value: Any) -> tuple[st
     return relation, _value(attribute, kind, value)
 
 
-MOST_WAYS = 1_000_000
+MOST_WAYS = 30_000
 """In how many ways a regular expression may take a word before it fails; more are refused."""
 
-_LONG = 100  # a repeat counts as so many at most, one without end as so many
+MOST_SEEN = 100
+"""Letters of a word that an expression sees, which so takes a tenth of a second at most."""
+
+_LONG = 30  # a repeat counts as so many at most, one without end as so many
 
 
 def read_regex(pattern: str) -> str:
@@ -301,8 +305,9 @@ def read_regex(pattern: str) -> str:
             alternatives can share a word out among them multiply to more than `MOST_WAYS`.
     """
     try:
-        re.compile(pattern)
-        parsed = regex_parser.parse(pattern)
+        with warnings.catch_warnings(action="ignore"):  # of what later versions may read otherwise
+            re.compile(pattern)
+            parsed = regex_parser.parse(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"not a regular expression: {shortened(pattern)} ({error})") from error
     if _ways(parsed) > MOST_WAYS:

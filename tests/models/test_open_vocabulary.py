@@ -13,10 +13,11 @@ import torch
 from datasets import Dataset
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from tokenizers import Regex, normalizers
 from transformers import AutoTokenizer, Trainer, TrainingArguments, pipeline
 
 from sopa_plugin.compiled import load_compiled
-from sopa_plugin.data.tokenizers import make_tokenizer
+from sopa_plugin.data.tokenizers import check_normalizer, make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.editing import SURE, reword
@@ -335,3 +336,14 @@ def test_words_that_are_split_already_are_read_as_the_text_is(vectors: str) -> N
     called = model.tokenizer(split, is_split_into_words=True, padding=True, return_tensors="pt")
     logits = model(**called).logits.log_softmax(-1).detach().numpy()
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_replaces_any_expression_is_refused() -> None:
+    """Words are normalized one by one, where nothing bounds the time that an expression takes."""
+    tokenizer = make_tokenizer(["good"], lowercase=True, max_tokens=9)
+    backend: Any = with_unknown_words(tokenizer, None, 10).backend_tokenizer
+    check_normalizer(backend)
+    replaces = normalizers.Replace(Regex("(?:o|o){22}(?!)"), "")
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), replaces])
+    with pytest.raises(UserError, match="may not replace a regular expression"):
+        check_normalizer(backend)

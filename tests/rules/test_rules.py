@@ -256,6 +256,8 @@ BAD = {
     '{"label": "x", "pattern": "a", "wieght": 2}': "no key 'wieght'",
     '{"label": "", "pattern": "a"}': "label: expected a string",
     '{"label": "x", "pattern": "a", "weight": "2"}': "weight: expected a number",
+    f'{{"label": "x", "pattern": "a", "weight": 1{"0" * 400}}}': "weight: expected a number up to",
+    '{"label": "x", "pattern": "a", "weight": -1e39}': "weight: expected a number up to",
 }
 
 
@@ -282,6 +284,9 @@ def test_every_fault_of_a_file_is_said_with_its_line(tmp_path: Path) -> None:
         ("a * *", "one of * + ? at a time"),
         (" ".join(["( a b | c d )"] * 7), "more than 64 patterns"),
         ("a " * 100, "50 tokens or more"),
+        ("a " * 100_000, "more than 1000 tokens"),
+        (f"q {'x ? ' * 30} q", "more than 64 patterns"),  # of 2 to the 30th that are alike
+        ("( " * 100_000, "( in ( without end"),
     ],
 )
 def test_word_regexes_that_do_not_fit_are_refused(rule: str, expected: str, tmp_path: Path) -> None:
@@ -308,6 +313,13 @@ SLOW = [
 def test_expressions_that_take_long_are_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="may take too long"):
         read_regex(pattern)
+
+
+def test_long_words_are_not_looked_at_to_their_end() -> None:
+    """The slowest expressions that are read, and words of which all would take days."""
+    slowest = [read_token({"TEXT": {"REGEX": each}}) for each in ("a*a*a*$b", "(a?){14}$b")]
+    assert not any(test.accepts("a" * 100_000) for test in slowest)
+    assert read_token({"TEXT": {"REGEX": r"^\d+$"}}).accepts("7" * 100_000)
 
 
 @pytest.mark.parametrize(
