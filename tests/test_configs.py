@@ -73,7 +73,8 @@ def test_the_default_setting_is_the_same_wherever_it_is_written(monkeypatch, tmp
         assert model["encoder"]["dropout"] == 0.1
         assert model["embedder"]["whiten"] == 1
         assert trainer["batch_size"] == 50
-        assert trainer["optimizer"] == {"type": "adam", "lr": 0.0035, "fused": True}
+        decaying = {"type": "adamw", "weight_decay": 0.1}
+        assert trainer["optimizer"] == {**decaying, "lr": 0.0035, "fused": True}
 
 
 @pytest.mark.parametrize("name", ABLATIONS)

@@ -77,7 +77,7 @@ local fine_tuned = {
       encoder+: { patterns: { '4': 40, '3': 40, '2': 40 }, dropout: 0.1 },
       head: { type: 'linear' },
     },
-    trainer+: { batch_size: 50, optimizer+: { lr: 0.0035 } },
+    trainer+: { batch_size: 50, optimizer+: { type: 'adamw', lr: 0.0035, weight_decay: 0.1 } },
   },
 
   hard: linear({ type: 'hard_patterns', min_frequency: 10 }, C=0.1),

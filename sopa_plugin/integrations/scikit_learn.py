@@ -130,11 +130,11 @@ class SopaEstimator(BaseEstimator):
         encoder = {"type": "sopa", "patterns": {"4": 40, "3": 40, "2": 40}, "dropout": 0.1}
         trainer: dict[str, Any] = {"batch_size": 20 if num_texts < 1000 else 50}
         trainer |= {"num_epochs": 100, "patience": 15, "validation_metric": "-loss"}
-        trainer["optimizer"] = {"type": "adam", "lr": 0.0035, "fused": True}
+        optimizer = {"type": "adamw", "lr": 0.0035, "weight_decay": 0.1, "fused": True}
         return {
             "tokenizer": {"type": "words", "lowercase": None if self.vectors else True},
             "model": {"embedder": words, "encoder": encoder, "head": {"type": "linear"}},
-            "trainer": trainer,
+            "trainer": trainer | {"optimizer": optimizer},
         }
 
     def _overrides(self) -> list[str]:
