@@ -249,17 +249,21 @@ class SopaEncoder(PackedSeq2VecEncoder):
             UserError: training in a semiring, or with an encoding, without gradients.
         """
         if self.training and torch.is_grad_enabled():
-            semiring, encoding = self.options.semiring, self.options.encoding
-            for kind, name, part in (
-                ("semiring", semiring, Semiring.named(semiring)),
-                ("encoding", encoding, ArcEncoding.named(encoding)),
-            ):
-                if not part.differentiable:
-                    raise UserError(
-                        f"{kind} '{name}' has no gradient, so its patterns cannot be trained: "
-                        f"train with another {kind}, or call eval() to score documents"
-                    )
+            self.require_gradient()
         return document_scores(*self.operands(rows, index, offsets))
+
+    def require_gradient(self) -> None:
+        """Raises `UserError` for a semiring or an encoding without gradients."""
+        semiring, encoding = self.options.semiring, self.options.encoding
+        for kind, name, part in (
+            ("semiring", semiring, Semiring.named(semiring)),
+            ("encoding", encoding, ArcEncoding.named(encoding)),
+        ):
+            if not part.differentiable:
+                raise UserError(
+                    f"{kind} '{name}' has no gradient, so its patterns cannot be trained: "
+                    f"train with another {kind}, or call eval() to score documents"
+                )
 
     def best_matches(self, rows: Tensor, index: Tensor, offsets: Tensor) -> BestMatches:
         """The best match of each pattern in each document.

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers.utils.generic import flatten_dict
 
 from sopa_plugin.data.batches import Documents, Integers, training_batches
+from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
 from sopa_plugin.registry import Lazy, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -147,6 +148,8 @@ class AccelerateTrainer(Trainer):
                 "trainer.anchor: this model has no rules to hold to; leave it out, or name some "
                 "(model.rules)"
             )
+        if self.num_epochs and isinstance(classifier.encoder, SopaEncoder):
+            classifier.encoder.require_gradient()
         frozen = not any(each.requires_grad for each in classifier.embedder.parameters())
         for key, given in (("lr", self.embedder_lr), ("pull", self.embedder_pull)):
             if given and frozen:

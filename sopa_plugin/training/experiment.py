@@ -107,12 +107,13 @@ class Experiment:
 
         if self.dataset.is_embedded_sample:
             logger.info("training on the embedded sample: figures say nothing about real data")
+        set_seed(self.seed)
+        data, model, trainer = by_all(lambda: self._prepare(run))
+        run.start()
         packages = ("torch", "transformers", "datasets", "accelerate")
         versions = ", ".join(f"{each} {version(each)}" for each in packages)
         python = platform.python_version()
         logger.info("sopa_plugin %s, Python %s, %s", __version__, python, versions)
-        set_seed(self.seed)
-        data, model, trainer = by_all(lambda: self._prepare(run))
         sizes = {split: len(each) for split, each in data.items()}
         labels = ", ".join(model.labels)
         logger.info("data: %s: %s; classes: %s", self.dataset.describe(), sizes, labels)
@@ -123,7 +124,6 @@ class Experiment:
         _log_short_texts(model, data)
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
-        run.start()
         metrics = {"training_examples": len(data["train"])}  # also where no epoch counts them
         metrics |= trainer.train(model, data, run, self.seed)
         metrics |= self._measure(trainer, model, data, run, metrics)

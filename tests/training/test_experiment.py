@@ -72,6 +72,30 @@ def test_texts_that_are_held_out_and_trained_on_are_told(
     assert "2 of 3 dev texts also occur in train" in caplog.text
 
 
+def test_the_log_tells_what_was_trained_on_what(config: Config, tmp_path: Path) -> None:
+    # from Python, where no command set up a log
+    run_experiment(config(model__encoder__patterns={"40": 1, "3": 2}), tmp_path / "run")
+    log = (tmp_path / "run" / "train.log").read_text()
+    for told in ("torch 2", "{'train': 60, ", "parameters: total", " epoch 0"):
+        assert told in log
+    # an epsilon before each of 19 tokens and after the last, in a pattern of 39 arcs
+    texts = build(DatasetReader, config()["dataset"]).read()["train"]["text"]
+    short = sum(len(text.split()) < 19 for text in texts)
+    assert f"{short} of 60 training texts have fewer than 19 tokens, too few for 1 of 3" in log
+
+
+@pytest.mark.parametrize(
+    "encoder", [{"semiring": "boolean"}, {"semiring": "sum_product", "encoding": "positive"}]
+)
+def test_what_has_no_gradient_is_refused_before_there_is_a_run(
+    config: Config, tmp_path: Path, encoder: dict[str, Any]
+) -> None:
+    encoder = {"type": "sopa", "patterns": {"3": 2}, **encoder}
+    with pytest.raises(UserError, match="has no gradient"):
+        run_experiment(config(model__encoder=encoder), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_saved_model_is_the_best_one(config: Config, tmp_path: Path) -> None:
     # long enough to know the few training sentences by heart
     spoiling = config(trainer__optimizer={"type": "adam", "lr": 0.1}, trainer__num_epochs=20)
@@ -86,7 +110,6 @@ def test_the_saved_model_is_the_best_one(config: Config, tmp_path: Path) -> None
 
 def test_the_card_says_on_what_it_was_trained(config: Config, tmp_path: Path) -> None:
     run_experiment(config(trainer__num_epochs=1), tmp_path / "run")
-    assert " epoch 0" in (tmp_path / "run" / "train.log").read_text()  # no command set up a log
     card = (tmp_path / "run" / "README.md").read_text()
     front, text = card.removeprefix("---\n").split("---\n", 1)
     assert "pipeline_tag: text-classification" in front
