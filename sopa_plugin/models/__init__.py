@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sopa_plugin.models.auto import the_text_classifier
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
 from sopa_plugin.models.bag_of_vectors import BagOfVectors
 from sopa_plugin.models.hard_patterns import HardPatterns
 from sopa_plugin.models.model import Model, load_model, model_from_bytes, model_to_bytes
@@ -28,7 +30,38 @@ __all__ = [
 ]
 
 
+def the_text_classifier() -> Any:
+    """The class `TextClassifier`, imported."""
+    from sopa_plugin.models.text_classifier import TextClassifier
+
+    return TextClassifier
+
+
+@Model.register("text_classifier", constructor="from_parts")
+class OnDemand(NeuralModel):
+    """Stands for `TextClassifier` until one is built or loaded, which puts itself in this place."""
+
+    def __new__(cls, config: TextClassifierConfig) -> Any:
+        return the_text_classifier()(config)
+
+    @classmethod
+    def load(cls, folder: Path) -> Any:
+        return the_text_classifier().load(folder)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        return the_text_classifier().from_pretrained(*args, **kwargs)
+
+    @classmethod
+    def _from_config(cls, config: TextClassifierConfig, **kwargs: Any) -> Any:
+        return the_text_classifier()._from_config(config, **kwargs)
+
+
 def __getattr__(name: str) -> Any:
     if name == "TextClassifier":  # transformers' models take seconds to import
         return the_text_classifier()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+AutoConfig.register(TextClassifierConfig.model_type, TextClassifierConfig, exist_ok=True)
+AutoModelForSequenceClassification.register(TextClassifierConfig, OnDemand, exist_ok=True)
