@@ -89,8 +89,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.validate:
         print(f"{args.description}: no problems found")
         return
-    if len(description.sizes) > 1:
-        require("matplotlib.figure", "the curves of several sizes")  # not only when a cell is done
+    if description.has_curve:
+        require("matplotlib.figure", "the curves")  # not only when a cell is done
     folder, source = Path(args.serialization_dir), Path(args.description)
     report = folder / source.stem
     runner = Runner(description.plans(), folder, args.storage, packages)

@@ -72,9 +72,12 @@ class ModelEntry(DataEntry):
         config: what of an experiment's config belongs to it: `model`, `trainer`; what it has in
             common with the data set's is the model's.
         parameters: what its search varies.
+        line: of a picture of accuracy against states of patterns, in which the model is a point:
+            the title of the line that it is on. A picture is drawn where there is a line.
     """
 
     parameters: dict[str, Parameter] = field(default_factory=dict)
+    line: str | None = None
 
 
 @dataclass
@@ -145,6 +148,20 @@ class Description:
         self.tuning = tuning or Tuning()
         self.reference = reference
         self.published = published
+
+    @property
+    def lines(self) -> dict[str, list[str]]:
+        """The models that are points of each line of a picture over states."""
+        found: dict[str, list[str]] = {}
+        for name, entry in self.models.items():
+            if entry.line is not None:
+                found.setdefault(entry.line, []).append(name)
+        return found
+
+    @property
+    def has_curve(self) -> bool:
+        """Whether there is a picture to draw: over sizes, or over states of patterns."""
+        return len(self.sizes) > 1 or bool(self.lines)
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -40,7 +40,7 @@ Rows = list[list[Entry]]
 def write_report(
     description: Description, cells: Sequence[CellRuns], folder: Path
 ) -> dict[Cell, CellSummary]:
-    """Writes `table.md`, `.tex` and `.json`, `best/`, and `curve.png` and `.svg` of several sizes.
+    """Writes `table.md`, `.tex` and `.json`, `best/`, and `curve.png` and `.svg` if there is one.
 
     What is not finished yet is left open. The figures depend on the results alone, so a comparison
     that was interrupted writes the same tables as one that was not.
@@ -61,7 +61,7 @@ def write_report(
     best.mkdir(exist_ok=True)
     for cell, each in summaries.items():
         write_file(best / f"{cell.name}.json", json.dumps(each.config, indent=2) + "\n")
-    if len(description.sizes) > 1 and summaries:
+    if description.has_curve and summaries:
         files = [folder / f"curve.{ending}" for ending in ("png", "svg")]
         draw_curves(description, summaries, files)
     return summaries
@@ -355,7 +355,8 @@ MARKERS = "osD^vP*X"
 def draw_curves(description: Description, summaries: Summaries, files: list[Path]) -> None:
     """One panel a data set, one line a model; bars are the deviation over the seeds.
 
-    Published figures are thin dashed lines of the same colour.
+    Published figures are thin dashed lines of the same colour. Of models that name a `line`, each
+    is a point of it, over the number of its patterns' states.
 
     Arguments:
         description: the comparison.
@@ -369,8 +370,9 @@ def draw_curves(description: Description, summaries: Summaries, files: list[Path
         width = 5.2 * len(description.data) + 1.5  # of the legend
         figure = figures.Figure(figsize=(width, 4.2), layout="constrained")
         panels = figure.subplots(1, len(description.data), squeeze=False)
+        draw = _draw_states if description.lines else _draw_panel
         for panel, data in zip(panels[0], description.data, strict=True):
-            _draw_panel(panel, description, summaries, data)
+            draw(panel, description, summaries, data)
         panels[0][0].set_ylabel("test accuracy (%)")
         panels[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1))
         figure.suptitle(description.title)
@@ -409,4 +411,26 @@ def _draw_panel(panel: Any, description: Description, summaries: Summaries, data
     panel.set_xticks(list(sizes.values()), [f"{each:,}" for each in sizes.values()])
     panel.minorticks_off()
     panel.set_xlabel(f"training examples ({description.data[data].title})")
+    panel.grid(alpha=0.3)
+
+
+def _draw_states(panel: Any, description: Description, summaries: Summaries, data: str) -> None:
+    for number, (line, models) in enumerate(description.lines.items()):
+        found = (summaries.get(Cell(data, model, None)) for model in models)
+        points = [(each.states, each) for each in found if each and each.states is not None]
+        points.sort(key=lambda point: point[0])
+        for states, each in points:
+            title = description.models[each.cell.model].title
+            panel.annotate(title, (states, each.mean), (4, 4), textcoords="offset points", size=7)
+        panel.errorbar(
+            [states for states, _ in points],
+            [each.mean for _, each in points],
+            [each.deviation or 0 for _, each in points],
+            color=f"C{number}",
+            marker=MARKERS[number % len(MARKERS)],
+            capsize=2,
+            label=line,
+        )
+    panel.set_xscale("log")
+    panel.set_xlabel(f"states of all patterns ({description.data[data].title})")
     panel.grid(alpha=0.3)

@@ -46,6 +46,7 @@ class CellSummary:
         accuracies: on test, in percent, by seed.
         training_examples: how many there were.
         parameters: as `parameter_counts` names them, of the first seed's model.
+        states: of patterns, the mean over the seeds; None for models that have none.
         seconds: of all runs, trials too.
         runs: how many there were.
         comparison: with the reference model, first minus second in percent; None for itself or
@@ -57,6 +58,7 @@ class CellSummary:
     accuracies: list[float]
     training_examples: int
     parameters: dict[str, int]
+    states: float | None
     seconds: float
     runs: int
     comparison: Difference | None
@@ -115,6 +117,7 @@ def summarize(description: Description, cells: Sequence[CellRuns]) -> dict[Cell,
             accuracies=[100 * float(each.metrics["test_accuracy"]) for each in finals],
             training_examples=finals[0].metrics["training_examples"],
             parameters=parameter_counts(finals[0].metrics),
+            states=_mean_states(finals),
             seconds=sum(each.seconds for each in distinct.values()),
             runs=len(distinct),
             comparison=_compare(cell, finals, rival) if rival else None,
@@ -134,6 +137,11 @@ def parameter_counts(metrics: Mapping[str, Any]) -> dict[str, int]:
     if "parameters_encoder_released" in metrics:
         paper += metrics["parameters_encoder_released"] - metrics["parameters_encoder"]
     return {"paper": paper, "trained": trained, "total": metrics["parameters_total"]}
+
+
+def _mean_states(finals: Sequence[Result]) -> float | None:
+    found: list[Any] = [each.metrics.get("parameters_encoder_states") for each in finals]
+    return None if None in found else float(np.mean(found))
 
 
 def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Difference | None:

@@ -315,8 +315,11 @@ class SopaEncoder(PackedSeq2VecEncoder):
         return 2 if any(self.rules) else int(self.boundary_width > 0)
 
     def parameter_counts(self) -> dict[str, int]:
-        """Parameters of the patterns: `stored`, by the paper's `formula`, and as `released`."""
-        return self.arcs.counts()
+        """Parameters of the patterns: `stored`, by the paper's `formula`, and as `released`.
+
+        Also how many `states` they have.
+        """
+        return {**self.arcs.counts(), "states": self.layout.num_states}
 
     def get_input_dim(self) -> int:
         """Dimension of the token vectors."""

@@ -23,7 +23,8 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
 from sopa_plugin.registry import Lazy, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from sopa_plugin.training.checkpoints import TrainingState
+from sopa_plugin.training import state_lasso
+from sopa_plugin.training.checkpoints import Progress, TrainingState
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
 from sopa_plugin.training.metrics import (
     EpochMetric,
@@ -32,6 +33,7 @@ from sopa_plugin.training.metrics import (
     split_metrics,
     training_summary,
 )
+from sopa_plugin.training.processes import by_first
 from sopa_plugin.training.run_folder import RunFolder
 from sopa_plugin.training.schedules import (
     Optimizer,
@@ -92,6 +94,10 @@ class AccelerateTrainer(Trainer):
         anchor: how strongly a model with rules is held to what it began as: the loss, summed over
             the training texts, has this times half the squared distance of their patterns' weights
             and of the head from there. So it tells much beside few texts and little beside many.
+        state_lasso: how much the sum of the weights' norms of patterns' states counts beside the
+            mean loss. After training, states of next to no weight are taken from the best model,
+            and patterns that have no other; what is left is trained once more without this, for as
+            many epochs and with the same patience. See `sopa_plugin.training.state_lasso`.
         checkpoint_every: write a checkpoint after so many batches too, not only after each epoch.
         trackers: where else to log: `tensorboard`, `wandb`, ... (Accelerate's trackers).
     """
@@ -115,6 +121,7 @@ class AccelerateTrainer(Trainer):
     batches_by_length: bool = True
     cache_embedder: bool = True
     anchor: NonNegativeFloat = 0.0
+    state_lasso: NonNegativeFloat = 0.0
     checkpoint_every: PositiveInt | None = None
     trackers: Sequence[Tracker] = ()
     accelerator: Accelerator = field(init=False)
@@ -148,6 +155,8 @@ class AccelerateTrainer(Trainer):
                 "trainer.anchor: this model has no rules to hold to; leave it out, or name some "
                 "(model.rules)"
             )
+        if self.state_lasso and (reason := state_lasso.reason_against(classifier)):
+            raise UserError(f"trainer.state_lasso: {reason}")
         if self.num_epochs and isinstance(classifier.encoder, SopaEncoder):
             classifier.encoder.require_gradient()
         frozen = not any(each.requires_grad for each in classifier.embedder.parameters())
@@ -186,19 +195,27 @@ class AccelerateTrainer(Trainer):
         from accelerate.utils import set_seed
 
         state = self._begin(cast("TextClassifier", model), data, run, seed)
+        flat = flatten_dict(run.config)
+        plain = {
+            key: each if isinstance(each, int | float) else str(each) for key, each in flat.items()
+        }
+        self.accelerator.init_trackers("tracking", config=plain)
         set_seed(seed, device_specific=True)
         if run.before is not None:
             state.recover()
             run.log_epochs(state.progress.history)
-        progress, tracker = state.progress, state.tracker
-        began = time.monotonic() - progress.seconds
+        began = time.monotonic() - state.progress.seconds
         try:
             self._train_epochs(state, began)
+            if self.state_lasso and self.num_epochs and state.progress.patterns is None:
+                state = self._pruned(state)
+                self._train_epochs(state, began)
         except KeyboardInterrupt:
             # several processes are not all stopped at the same place
-            if progress.best_checkpoint is not None and self.accelerator.num_processes == 1:
+            if state.progress.best_checkpoint is not None and self.accelerator.num_processes == 1:
                 self._keep_best(state)
             raise
+        progress = state.progress
         if progress.best_checkpoint is not None:
             state.load_best_weights()
         self.accelerator.unwrap_model(state.module, keep_fp32_wrapper=False)
@@ -208,7 +225,11 @@ class AccelerateTrainer(Trainer):
             state.model.take_means_of(state.train)
         for each in self.accelerator.trackers:
             each.finish()
-        return training_summary(progress.history, tracker.best_epoch, progress.seconds)
+        left = {} if progress.patterns is None else {"patterns_left": progress.patterns}
+        return {
+            **training_summary(progress.history, state.tracker.best_epoch, progress.seconds),
+            **left,
+        }
 
     def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:
         """Log-probabilities `[texts, labels]`, the work shared out among the processes."""
@@ -218,7 +239,8 @@ class AccelerateTrainer(Trainer):
     def _train_epochs(self, state: TrainingState, began: float) -> None:
         """Epochs until they are enough, each with its checkpoint."""
         progress, tracker, said = state.progress, state.tracker, time.monotonic()
-        while progress.epoch < self.num_epochs and not tracker.should_stop:
+        end = progress.refitted_from + self.num_epochs
+        while progress.epoch < end and not tracker.should_stop:
             epoch, epoch_began = progress.epoch, time.monotonic()
             metrics = {"epoch": epoch, **self._train_epoch(state, began), **self._evaluate(state)}
             validation = tracker.value(metrics)
@@ -227,7 +249,7 @@ class AccelerateTrainer(Trainer):
             progress.end_epoch(metrics)
             state.save(time.monotonic() - began, better)
             self.accelerator.log(metrics, step=epoch)
-            is_last = progress.epoch >= self.num_epochs or tracker.should_stop
+            is_last = progress.epoch >= end or tracker.should_stop
             if is_last or _is_round(progress.epoch) or time.monotonic() - said > LONGEST_SILENCE:
                 said = time.monotonic()
                 logger.info("%s", _log_line(metrics, tracker, said - epoch_began))
@@ -260,6 +282,31 @@ class AccelerateTrainer(Trainer):
                 f"{accelerator.num_processes} processes"
             )
         model.set_class_prior(np.array(columns["train"]["label"]))
+        if self.state_lasso and run.before is not None:
+            patterns = by_first(lambda: TrainingState.patterns_left(run))
+            if patterns is not None:
+                state_lasso.set_patterns(model, patterns)
+        state = self._prepared(model, run, train, dev, seed)
+        state.starts = [
+            (parameter, torch.where(own, parameter, 0).detach(), own)
+            for parameter, own in model.started()
+        ]
+        if self.embedder_pull:
+            state.embedder_start = [
+                (each, each.detach().clone())
+                for each in model.embedder.parameters()
+                if each.requires_grad
+            ]
+        if self.cache_embedder and can_cache(model):
+            state.train = embed_once(model, train, run.cache / "train", accelerator)
+            state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
+        return state
+
+    def _prepared(
+        self, model: TextClassifier, run: RunFolder, train: Documents, dev: Documents, seed: int
+    ) -> TrainingState:
+        """The model with an optimizer, as before the first epoch."""
+        accelerator = self.accelerator
         # of several processes only gloo can add them up
         sparse = accelerator.num_processes == 1 or torch.distributed.get_backend() == "gloo"
         for each in row_modules(model):
@@ -275,27 +322,34 @@ class AccelerateTrainer(Trainer):
             total_steps=max(steps * self.num_epochs, 1),
             larger_is_better=tracker.larger_is_better,
         )
-        state = TrainingState(
+        return TrainingState(
             run, accelerator, model, module, optimizer, schedule, tracker, train, dev, seed
         )
-        state.starts = [
-            (parameter, torch.where(own, parameter, 0).detach(), own)
-            for parameter, own in model.started()
-        ]
-        if self.embedder_pull:
-            state.embedder_start = [
-                (each, each.detach().clone())
-                for each in model.embedder.parameters()
-                if each.requires_grad
-            ]
-        if self.cache_embedder and can_cache(model):
-            state.train = embed_once(model, train, run.cache / "train", accelerator)
-            state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
-        flat = flatten_dict(run.config)
-        plain = {
-            key: each if isinstance(each, int | float) else str(each) for key, each in flat.items()
-        }
-        accelerator.init_trackers("tracking", config=plain)
+
+    def _pruned(self, before: TrainingState) -> TrainingState:
+        """What trains the best model on, from which states of next to no weight are taken."""
+        model, progress = before.model, before.progress
+        before.load_best_weights()
+        self.accelerator.unwrap_model(before.module, keep_fp32_wrapper=False)
+        self.accelerator.free_memory()
+        states = state_lasso.prune(model, before.train)
+        state = self._prepared(model, before.run, before.train, before.dev, before.seed)
+        state.embedder_start = before.embedder_start
+        state.progress = Progress(
+            progress.epoch,
+            seconds=progress.seconds,
+            history=progress.history,
+            patterns=model.config.encoder["patterns"],
+            refitted_from=progress.epoch,
+        )
+        logger.info(
+            "%d of %d states are left, numbers of patterns by states: %s; validation loss %.4f, "
+            "%.4f before the others were taken out",
+            *states,
+            state.progress.patterns,
+            self._evaluate(state)["validation_loss"],
+            progress.history[before.tracker.best_epoch or 0]["validation_loss"],
+        )
         return state
 
     def _make_optimizer(self, model: TextClassifier) -> torch.optim.Optimizer:
@@ -317,6 +371,7 @@ class AccelerateTrainer(Trainer):
         from accelerate.utils import broadcast
 
         progress, logits = state.progress, state.train_logits
+        end = progress.refitted_from + self.num_epochs
         if progress.step == 0:
             logits.zero_()
         steps = self._steps(state.train, state.seed, progress.epoch)
@@ -325,7 +380,7 @@ class AccelerateTrainer(Trainer):
         with tqdm(
             total=len(steps),
             initial=progress.step,
-            desc=f"epoch {progress.epoch} of {self.num_epochs}{_best(state.tracker)}",
+            desc=f"epoch {progress.epoch} of {end}{_best(state.tracker)}",
             disable=None if self.accelerator.is_main_process else True,  # None: without a terminal
             leave=False,
         ) as bar:
@@ -375,10 +430,12 @@ class AccelerateTrainer(Trainer):
                 numbers = batches[self.accelerator.process_index]
                 logits, labels = self._forward(state, numbers)
                 loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
-                objective = loss * scale
+                objective, share = loss * scale, 1 if self.loss_reduction == "mean" else size
                 if last and self.anchor:
-                    share = 1 if self.loss_reduction == "mean" else size
                     objective = objective + self._anchored(state) * (share / len(state.train))
+                if last and self.state_lasso and state.progress.patterns is None:
+                    of_states = state_lasso.penalty(state.model)
+                    objective = objective + of_states * (share * self.state_lasso)
                 self.accelerator.backward(objective)
             state.train_logits[torch.from_numpy(numbers)] = logits.detach()
             results.append((logits.detach(), labels))

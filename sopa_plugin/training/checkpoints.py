@@ -122,6 +122,8 @@ class Progress:
         seconds: spent so far.
         history: metrics of every epoch.
         best_checkpoint: the name of the checkpoint after the best epoch.
+        patterns: those that were left, once states were taken from the model; numbers by states.
+        refitted_from: the epoch from which on it has had these.
     """
 
     epoch: int = 0
@@ -129,6 +131,8 @@ class Progress:
     seconds: float = 0.0
     history: list[Metrics] = field(default_factory=list)
     best_checkpoint: str | None = None
+    patterns: dict[str, int] | None = None
+    refitted_from: int = 0
 
     def end_epoch(self, metrics: Metrics) -> None:
         """Goes to the beginning of the next epoch."""
@@ -266,6 +270,13 @@ class TrainingState:
         best = self.progress.best_checkpoint
         assert best is not None
         self._set_weights(by_first(lambda: self._checkpoints.load(best)["weights"]))
+
+    @staticmethod
+    def patterns_left(run: RunFolder) -> dict[str, int] | None:
+        """The patterns of the model in a run's last checkpoint, if states were taken from it."""
+        checkpoints = Checkpoints(run.checkpoints)
+        name = checkpoints.last()
+        return Progress(**checkpoints.load(name)["progress"]).patterns if name else None
 
     def _load_last(self) -> dict[str, Any] | None:
         """The last checkpoint, after a look at the best one, which will be needed in the end."""

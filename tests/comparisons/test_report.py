@@ -9,6 +9,7 @@ from sopa_plugin.comparisons import Description, Runner
 from sopa_plugin.comparisons.description import Cell
 from sopa_plugin.comparisons.report import (
     accuracy_rows,
+    draw_curves,
     latex,
     markdown,
     report_parts,
@@ -29,15 +30,15 @@ def summaries():
     counts = {"paper": 255_017, "trained": 200_000, "total": 1_000_000}
     worse = Difference(-3.0, -5.0, -1.0, 0.004)
 
-    def cell(model, size, accuracies, comparison=None):
+    def cell(model, size, accuracies, comparison=None, states=None):
         key = Cell("sst", model, size)
-        return key, CellSummary(key, accuracies, 60, counts, 1.0, 2, comparison, {})
+        return key, CellSummary(key, accuracies, 60, counts, states, 1.0, 2, comparison, {})
 
     return dict(
         [
             cell("dan", 60, [70.0, 72.0]),
             cell("hard", 60, [68.0, 68.0], worse),
-            cell("dan", None, [80.0, 81.0]),
+            cell("dan", None, [80.0, 81.0], states=12.5),
         ]
     )
 
@@ -124,3 +125,18 @@ def test_report_files(whole):
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     best = json.loads((folder / "best" / "sst.dan.60.json").read_text())
     assert best["dataset"]["max_train_examples"] == 60
+
+
+def test_points_over_states_are_on_the_lines_that_their_models_name(
+    description, summaries, tmp_path
+):
+    description["models"][0]["line"] = "given"
+    description["models"][1]["line"] = "group lasso"
+    compared = build(Description, description)
+    assert compared.lines == {"given": ["hard"], "group lasso": ["dan"]}
+    draw_curves(compared, summaries, [tmp_path / "curve.svg"])
+    svg = (tmp_path / "curve.svg").read_text()
+    assert "states of all patterns (SST)" in svg
+    assert "group lasso" in svg
+    assert "DAN" in svg
+    assert "Hard" not in svg  # which has no states

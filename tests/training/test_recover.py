@@ -127,6 +127,33 @@ def test_killed_and_recovered_as_if_never_stopped(
     assert_same_run(tmp_path / "run", whole_run)
 
 
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        pytest.param(1, f"{TRAINING}.state_lasso:prune", id="before-states-go"),
+        pytest.param(2, f"{TRAINING}.accelerate_trainer:AccelerateTrainer._prepared", id="gone"),
+        pytest.param(38, STEP, id="mid-epoch"),
+    ],
+)
+def test_killed_where_states_are_taken_out(
+    config: Config, run_until_killed: RunUntilKilled, tmp_path: Path, call: int, place: str
+) -> None:
+    settings = config(
+        trainer__state_lasso=0.001,
+        trainer__num_epochs=8,
+        trainer__optimizer__lr=0.03,
+        trainer__checkpoint_every=1,
+        trainer__validation_metric="+epoch",
+        model__encoder__self_loops="none",
+    )
+    metrics = run_experiment(settings, tmp_path / "whole")
+    assert metrics["patterns_left"] != settings["model"]["encoder"]["patterns"]
+    assert metrics["training_epochs"] == 16
+    run_until_killed(settings, tmp_path / "run", call, place)
+    run_experiment(settings, tmp_path / "run", recover=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
 @pytest.fixture
 def whole_run(config: Config, options: dict[str, Any], tmp_path: Path) -> Path:
     """The same run, never stopped."""
