@@ -48,11 +48,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
     reader.check_names(args.names)
+    gold: Sequence[int] = ()
     if args.lines:
         texts: Iterable[str] = _texts(args, args.lines)
     else:
-        texts, _ = reader.examples(args.data, args.split or "train", unlabelled=True)
-    reading = reader.patterns(texts, args.k, args.words)
+        texts, gold = reader.examples(args.data, args.split or "train", unlabelled=True)
+    reading = reader.patterns(texts, args.k, args.words, gold)
     reading = reading.sorted(args.sort) if args.sort else reading
     chosen = reading.only(args.names) if args.names else reading.first(args.top)
     return chosen.automata() if args.automaton else chosen

@@ -13,6 +13,7 @@ from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
+    class_keys,
     columns,
     fold,
     joined,
@@ -39,8 +40,8 @@ LABELS = 6
 """Labels whose probabilities are drawn, at most."""
 
 ROOM, MARGIN, SIZE, KEY, LEGEND = 440.0, 18.0, 15.0, 10.0, 11.0
-BLANK, TEXT, STRIPE = 5.0, 30.0, 8.0
-"""Of a picture: what lies between words, a line of text, a line of spans below it."""
+BLANK, TEXT, STRIPE, BADGE = 5.0, 30.0, 8.0, 24.0
+"""Of a picture: what lies between words, a line of text, one of spans below it, a class's key."""
 
 
 class Contribution(NamedTuple):
@@ -392,7 +393,7 @@ class DocumentExplanation(Explanation):
             for i, (_, text) in words.items()
         }
         margin = MARGIN if heading else 0.0
-        notes, top = _lines(heading, margin + 12 * bool(heading), SIZE, "strong")
+        notes, top = _lines(heading, margin + 12 * bool(heading), SIZE, "strong", ROOM - BADGE)
         lines, y = [], 18.0
         for line in wrap({i: (BLANK * words[i][0], widths[i]) for i in words}, ROOM):
             drawn, segments = [], []
@@ -410,7 +411,8 @@ class DocumentExplanation(Explanation):
             y += TEXT + STRIPE * max((span.lane + 1 for span in inside), default=0)
         height = y - TEXT + 10
         below, end = _lines(legend, top + height + 20, LEGEND, "muted")
-        look = {"margin": margin, "stripe": STRIPE, "key_size": KEY, "size": SIZE}
+        look: dict[str, Any] = {"margin": margin, "stripe": STRIPE, "key_size": KEY, "size": SIZE}
+        look |= {"beside": BADGE, "key": class_keys(self.labels)[self.predicted]}
         elements = render(
             "document.svg", notes=notes + below, top=top, lines=lines, anchor=anchor, **look
         )
@@ -418,12 +420,12 @@ class DocumentExplanation(Explanation):
 
 
 def _lines(
-    text: str, y: float, size: float, look: str
+    text: str, y: float, size: float, look: str, room: float = ROOM
 ) -> tuple[list[tuple[str, float, float, str]], float]:
     """Running text from the line `y` on, and where its last line ends."""
     words = text.split()
     sizes = {i: (0.34 * size, text_width(word, size)) for i, word in enumerate(words)}
-    lines = [" ".join(words[i] for i in line) for line in wrap(sizes, ROOM)] if words else []
+    lines = [" ".join(words[i] for i in line) for line in wrap(sizes, room)] if words else []
     found = [(line, y + 1.4 * size * n, size, look) for n, line in enumerate(lines)]
     return found, y + 1.4 * size * len(found)
 

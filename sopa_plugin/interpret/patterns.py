@@ -136,7 +136,7 @@ class PatternReading:
         if use is None:
             return []
         found = [
-            f"held at its mean: loss {signed(use.loss, 4)}, "
+            f"without it (held at its mean) loss {signed(use.loss, 4)}, "
             f"accuracy {signed(100 * use.accuracy)} points",
             f"precision {percent(use.precision)}, recall {percent(use.recall)}",
             f"among the {TOP} largest contributions in {percent(use.share)}",
@@ -150,16 +150,21 @@ class PatternReading:
         """Epsilons and self-loops that its matches take often or hardly ever, in words."""
         if self.use is None or not self.use.fired or self.num_states == 2:
             return []
-        found = []
-        for kind, verb in (("epsilon", "skips"), ("self_loop", "loops at")):
+        found, never = [], []
+        for kind, often, rare in (
+            ("epsilon", "does without its {} word", "does without a word"),
+            ("self_loop", "takes more words behind its {}", "takes more words between"),
+        ):
             arcs = {arc: share for arc, share in self.use.taken.items() if arc[0] == kind}
             for (_, state), share in arcs.items():
-                if share >= OFTEN:
-                    name = state_name(state + (kind == "epsilon"), self.num_states)
-                    found.append(f"{verb} {name} in {percent(share)} of its matches")
-            if arcs and max(arcs.values()) < HARDLY:
-                found.append(f"hardly ever {verb.split()[0]}")
-        return found
+                number = state + (kind == "epsilon")  # of the word that leads from or to the state
+                told = often.format(_ordinal(number, self.num_states - 1))
+                if share > 1 - HARDLY:
+                    found.append(f"nearly always {told}")
+                elif share >= OFTEN:
+                    found.append(f"{told} in {percent(share)} of its matches")
+            never += [rare] * bool(arcs and max(arcs.values()) < HARDLY)
+        return [*found, f"hardly ever {' or '.join(never)}"] if never else found
 
     @property
     def gloss(self) -> str:
@@ -268,6 +273,12 @@ class PatternReading:
     def automaton(self) -> Picture:
         """The pattern's states and arcs."""
         return automaton(self.arcs, self.num_states)
+
+
+def _ordinal(number: int, last: int) -> str:
+    """The place of one word of a pattern in words; its START is the place before the first."""
+    names = {0: "START", 1: "1st", 2: "2nd", 3: "3rd"} | {last: "last"}
+    return names.get(number, f"{number}th")
 
 
 @dataclass(frozen=True, repr=False)
@@ -391,15 +402,20 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
 
     def to_text(self, color: bool = False) -> str:
         """Each pattern with its facts and its best phrases."""
-        head = f"{len(self)} patterns read over {self.documents:,} documents"
+        head = f"{len(self)} pattern{'s' * (len(self) != 1)} read over {self.documents:,} documents"
         if len(self) > 1:
             head += f", sorted by {self.sorted_by}"
         if any(pattern.effect for pattern in self):
-            head += f"; effects against the same document {REPLACED[self.replacement]}"
-        legend = "word ↻word    consumed by a self-loop      [ε]  epsilon, no word consumed"
-        return "\n\n".join(
-            [f"{fold(head)}\n{fold(legend)}", *(each.to_text(color) for each in self)]
-        )
+            head += "; behind a class: the effect on its log-odds where the pattern fires, against "
+            head += f"the same document {REPLACED[self.replacement]}"
+        lines = [fold(head)]
+        if self.measured:
+            told = (
+                f"(a|b|…)  words consumed most on {self.measured:,} labelled documents, of which "
+            )
+            lines.append(fold(f"{told}loss, precision and so on are, too; ? often none, * more"))
+        lines.append(fold("↻word  consumed by a self-loop    [ε]  epsilon, no word consumed"))
+        return "\n\n".join(["\n".join(lines), *(each.to_text(color) for each in self)])
 
     def to_svg(self) -> str:
         """The cards, as many beside each other as fit."""

@@ -91,6 +91,7 @@ class RulesReading(Explanation):
 
     rules: tuple[RuleReading, ...]
     documents: int
+    labels: tuple[str, ...]
 
     @property
     def title(self) -> str:
@@ -150,7 +151,7 @@ def read_rules(subject: ModelSubject, texts: Sequence[str]) -> RulesReading:
         RuleReading(rule.name, rule.text, before, after, count, arcs[number])
         for number, (rule, before, after, count) in enumerate(rows)
     ]
-    return RulesReading(tuple(found), len(texts))
+    return RulesReading(tuple(found), len(texts), subject.labels)
 
 
 class _Side:

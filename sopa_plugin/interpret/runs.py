@@ -113,16 +113,22 @@ class RunReader:
         found: Mapping[str, Any] = dataset_reader(self.folder).read()
         return found
 
-    def patterns(self, texts: Iterable[str], k: int, words: int) -> PatternsReading:
+    def patterns(
+        self, texts: Iterable[str], k: int, words: int, gold: Sequence[int] = ()
+    ) -> PatternsReading:
         """Every pattern read over `texts`, its use measured on the run's dev set if there is one.
 
-        Means are those of the train set.
+        Else on `texts`, if they have labels, of which `gold` are the numbers. Means are those of
+        the train set.
         """
+        labelled: tuple[Sequence[str], Sequence[int]] | None = None
         try:
             labelled = self.examples(None, "dev")
         except UserError as error:
-            labelled = None
-            logger.warning("no figures of use, and sorted by influence: %s", error)
+            if gold and min(gold) >= 0:
+                labelled = list(texts), gold
+            else:
+                logger.warning("no figures of use, and sorted by influence: %s", error)
         self._take_means(labelled is not None)
         return self.explainer.patterns(texts, k, words, labelled)
 

@@ -18,6 +18,7 @@ from sopa_plugin.interpret import (
     Match,
     Step,
 )
+from sopa_plugin.interpret.markup import class_keys
 
 Places = list[tuple[int, int, float]]
 
@@ -198,6 +199,17 @@ def test_another_label_that_is_explained_is_named_beside_the_prediction() -> Non
     heading = ElementTree.fromstring(f"<div>{found.html_body()}</div>").find("h1")
     assert "".join(heading.itertext()).replace("Y ", "") == "Prediction: yes; explained: no 10 %"
     assert "explained" not in explain(["a"], [(0, 1, 0.5)]).html_body()
+
+
+def test_the_ground_of_a_word_is_that_of_its_largest_contribution() -> None:
+    found = explain(["a", "b"], [(0, 1, 0.5), (0, 2, -0.2)])
+    root = ElementTree.fromstring(found.to_svg())
+    grounds = [each.attrib["class"] for each in root.iterfind("{*}g/{*}rect")]
+    assert grounds == ["against", "for"]
+    key = class_keys(found.labels)["yes"]
+    badge = next(each for each in root.iterfind("{*}rect") if "hsl" in each.get("fill", ""))
+    assert f"hsl({key.hue}," in badge.attrib["fill"]
+    assert key.letter in [each.text for each in root.iterfind("{*}text")]
 
 
 def test_an_empty_document_is_said_to_be_the_priors() -> None:

@@ -18,7 +18,9 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
 from sopa_plugin.interpret.comparison import Comparison, Flip, PatternPair
 from sopa_plugin.interpret.faithfulness import measure
+from sopa_plugin.interpret.leave_one_out import Use
 from sopa_plugin.interpret.markup import style, text_width, visible
+from sopa_plugin.interpret.patterns import PatternReading
 from sopa_plugin.interpret.report import Line, ModelReport, chart
 from sopa_plugin.interpret.rules import ArcChange, Doing, RuleReading, RulesReading
 
@@ -50,7 +52,7 @@ def hostile(
     doing, words_of = Doing(LABELS[0], 1.0, 3), dict.fromkeys(HOSTILE[:14], 2)
     arc = ArcChange("\x1b[31m<i>rule", "arc 1", words_of, words_of)
     rule = RuleReading("<b>\x9b31m", "\x1b[2J<b>", doing, Doing(None, 0.0, 0), 0, [arc])
-    rules = RulesReading((rule,), 4)
+    rules = RulesReading((rule,), 4, ("bad", "good"))
     figures = {f"dev_{name}": figure for name, figure in metrics.items()}
     flip = Flip(" ".join(words), document, explainer.document(["bad"], gold=LABELS[0]))
     pair = PatternPair(patterns[0], patterns[1], 0.5)
@@ -320,3 +322,34 @@ def test_save_picks_the_form_by_suffix(
             assert json.loads(text) == explanation.to_dict()
         case _:
             assert text == explanation.to_text() + "\n"
+
+
+@pytest.mark.parametrize(
+    ("skipped", "looped", "told"),
+    [
+        (
+            (0.0, 0.0, 1.0),
+            (0.0, 0.0),
+            "nearly always does without its last word · hardly ever takes more words between",
+        ),
+        (
+            (0.3, 0.01, 0.0),
+            (0.0, 0.5),
+            "does without its 1st word in 30 % of its matches · "
+            "takes more words behind its 2nd in 50 % of its matches",
+        ),
+        (
+            (0.0, 0.04, 0.0),
+            (0.0, 0.01),
+            "hardly ever does without a word or takes more words between",
+        ),
+    ],
+)
+def test_what_matches_do_is_said_of_words_not_of_states(
+    skipped: tuple[float, ...], looped: tuple[float, ...], told: str
+) -> None:
+    taken = {("epsilon", state): share for state, share in enumerate(skipped)}
+    taken |= {("self_loop", state): share for state, share in enumerate(looped, start=1)}
+    use = Use(0.0, 0.0, 1.0, 1.0, 0.0, 9, taken, {})
+    pattern = PatternReading("4-1", 4, (), 1.0, 0.5, 1.0, 0.7, 0.1, {}, use=use)
+    assert " · ".join(pattern.habits) == told

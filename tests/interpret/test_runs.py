@@ -125,6 +125,21 @@ def test_a_wrong_name_is_told_before_data_are_read(
     assert len(re.findall(r"\d-\d", names)) == 5
 
 
+def test_a_model_alone_is_measured_on_the_file_that_is_read(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    model, file = tmp_path / "model", tmp_path / "texts.csv"
+    shutil.copytree(run, model, ignore=shutil.ignore_patterns("experiment.json"))
+    file.write_text("text,label\na good film,positive\na dull film,negative\n", encoding="utf-8")
+    explain.main([str(model), "patterns", "--data", str(file), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["measured"] == 2
+    assert not caplog.records
+    file.write_text("text\na good film\na dull film\n", encoding="utf-8")
+    explain.main([str(model), "patterns", "--data", str(file), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["measured"] == 0
+    assert "no figures of use" in caplog.text
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_file_is_replaced_by_force_alone_and_before_anything_is_read(
     form: str, call: Call, tmp_path: Path
