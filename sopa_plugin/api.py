@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sopa_plugin.errors import UserError, require
+from sopa_plugin.errors import UserError, listed, require
 from sopa_plugin.files import check_folder, identity_of
 from sopa_plugin.registry import import_plugins
 
@@ -184,6 +184,10 @@ class BatchPredictor:
         if self._model is None:
             import_plugins(self.packages)
             self._model = load_predictor(self.folder, self.device)
+        if self.text_column not in batch:
+            raise UserError(
+                f"no column {self.text_column!r}; the columns are {listed(batch)}: give text_column"
+            )
         texts = ["" if text is None else text for text in batch[self.text_column]]
         labels, found = self._model.labels, probabilities(self._model, texts)
         best = np.array([labels[number] for number in found.argmax(axis=1)], object)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import re
 import sys
@@ -23,7 +24,7 @@ from sopa_plugin.cli import (
     run_command,
     whole_number,
 )
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, listed
 from sopa_plugin.files import (
     check_folder,
     identity_of,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     import argparse
 
     from sopa_plugin.data.stream import Documents
+
+logger = logging.getLogger("sopa_plugin.predict")  # also where `python -m` calls it __main__
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -107,14 +110,20 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
     if args.output is None or Path(args.output).resolve() == source.resolve():
         raise UserError(f"{source}: is a folder; name another one for the answers with -O")
     target = Path(args.output)
-    shards = [each for each in sorted(source.iterdir()) if each.is_file() and each.name[0] != "."]
+    inside = [each for each in sorted(source.iterdir()) if each.name[0] != "."]
+    shards = [each for each in inside if each.is_file() and format_of(each.name)]
     answers: dict[Path, Path] = {}
-    for each in filter(lambda shard: format_of(shard.name), shards):
+    for each in shards:
         other = answers.setdefault(target / _answer_name(each.name), each)
         if other != each:
             raise UserError(f"{each}: its answers would be called as those to {other}; rename one")
     if not answers:
         raise UserError(f"{source}: no file in it ends in .csv, .tsv, .jsonl, .parquet or .txt")
+    if others := [each.name for each in inside if each not in shards]:
+        logger.warning(
+            "%s: %d files and folders are left out, by their suffix neither tables nor text: %s",
+            *(source, len(others), listed(others, 3)),
+        )
     check_folder(Path(args.run), "give the folder of a finished run")
     asked = {"model": identity_of(Path(args.run)), "text_column": args.text_column}
     noted = target / ".sopa_plugin.json"

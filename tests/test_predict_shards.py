@@ -64,9 +64,13 @@ def shown(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir() if each.name[0] != ".")
 
 
-def test_a_folder_of_shards_has_one_of_answers(run: Path, tmp_path: Path) -> None:
+def test_a_folder_of_shards_has_one_of_answers(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shards, answers = tmp_path / "shards", tmp_path / "new" / "answers"
     write_shards(shards)
+    left_out = len([each for each in shards.iterdir() if each.name[0] != "."]) - 4
+    (shards / "nested").mkdir()
     expected = [each["label"] for each in predict_texts(run, TEXTS)]
     for rank in ("1", "0"):  # each process its share
         with pytest.MonkeyPatch.context() as patch:
@@ -75,6 +79,7 @@ def test_a_folder_of_shards_has_one_of_answers(run: Path, tmp_path: Path) -> Non
             predict([str(run), "-i", str(shards), "-O", str(answers)])
         if rank == "1":
             assert shown(answers) == ["b.jsonl.gz", "d.txt.jsonl"]
+    assert f"{left_out + 1} files and folders are left out" in caplog.text
     assert shown(answers) == ["a.csv", "b.jsonl.gz", "c.parquet", "d.txt.jsonl"]
     for name in shown(answers):
         assert labels_in(answers / name) == expected, name
@@ -176,6 +181,8 @@ def test_a_batch_is_a_mapping_of_arrays(run: Path, monkeypatch: pytest.MonkeyPat
     assert predictor({"body": np.array([], object)})["label"].shape == (0,)
     with pytest.raises(UserError, match="no such folder"):
         BatchPredictor(run / "nowhere")
+    with pytest.raises(UserError, match="no column 'body'; the columns are 'text'"):
+        predictor({"text": TEXTS})
 
 
 def test_another_model_in_the_same_folder_pickles_otherwise(run: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from sopa_plugin.encoders import Packed, PackedSeq2VecEncoder, Seq2VecEncoder, offsets_of, pad
+from sopa_plugin.models.model import WEIGHTS_FILE, check_weights
 from sopa_plugin.registry import fill_defaults, imported_only
 
 
@@ -68,8 +70,11 @@ class SopaPooling(Module):
         """What `save` wrote, in a folder or on the Hub; nothing is imported because it says so."""
         of_hub = ("token", "cache_folder", "revision", "local_files_only")
         where = {key: kwargs[key] for key in of_hub if key in kwargs} | {"subfolder": subfolder}
+        config = cls.load_config(model_name_or_path, **where)
+        if (folder := Path(model_name_or_path, subfolder)).joinpath(WEIGHTS_FILE).is_file():
+            check_weights(config, folder, "SopaPooling")
         with imported_only():
-            module = cls(**cls.load_config(model_name_or_path, **where))
+            module = cls(**config)
         cls.load_torch_weights(model_name_or_path, model=module, **where)
         return module
 

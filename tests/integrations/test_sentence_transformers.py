@@ -15,6 +15,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.errors import UserError
 from sopa_plugin.registry import ConfigError
 
 REASON = "sentence-transformers is not installed: pip install -e '.[sentence-transformers]'"
@@ -161,3 +162,7 @@ def test_a_strangers_folder_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match="planted_encoder"):
         SopaPooling.load(str(folder), subfolder="1_SopaPooling")
     assert "planted_encoder" not in sys.modules
+    encoder = {"type": "sopa", "patterns": {"5": 2**31}}
+    file.write_text(json.dumps({"input_dim": 6, "encoder": encoder}))
+    with pytest.raises(UserError, match=r"patterns\.5: expected a size of the weights"):
+        SopaPooling.load(str(folder), subfolder="1_SopaPooling")
