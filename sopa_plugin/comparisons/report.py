@@ -432,5 +432,7 @@ def _draw_states(panel: Any, description: Description, summaries: Summaries, dat
             label=line,
         )
     panel.set_xscale("log")
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.margins(x=0.25)  # for the titles
     panel.set_xlabel(f"states of all patterns ({description.data[data].title})")
     panel.grid(alpha=0.3)
