@@ -334,8 +334,9 @@ class DocumentExplanation(Explanation):
             figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
             rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
         if self.shown:
-            compared = f"contributions against the same document {REPLACED[self.replacement]}"
-            lines += [*rows, "", fold(compared)]
+            sides = f"▲ speaks for {visible(' rather than '.join(self.competing))}, ▼ against"
+            compared = f"against the same document {REPLACED[self.replacement]}"
+            lines += [*rows, "", fold(f"{sides}; contributions {compared}")]
         return "\n".join([*lines, fold(visible(self.about))])
 
     def _bars(self, color: bool) -> list[str]:
