@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
+from io import BytesIO
 from typing import BinaryIO
 
 import numpy as np
@@ -198,3 +199,15 @@ def test_a_faulty_line_is_named_and_those_before_it_are_answered(
     with pytest.raises(UserError, match=message):
         answer(io.BytesIO(data), output, format, ByLength())
     assert output.getvalue().count(b"\n") == message.startswith("input:2")
+
+
+def test_json_lines_hold_nothing_that_a_terminal_obeys() -> None:
+    """DEL, C1 controls and bidirectional overrides are escaped, and read back as they were."""
+    text = "a\x1b[2J\x7f \x9b31m \u202eb \u2069 é – 👍"
+    document = BytesIO(json.dumps({"text": text, "n\x9b": 1}, ensure_ascii=False).encode())
+    with open_documents(document, "in.jsonl", "jsonl") as documents:
+        answers = documents.answered(lambda texts: np.full((len(texts), 2), 0.5), ["\u202e", "b"])
+        written = b"".join(answers).decode()
+    assert written[:-1].isprintable()
+    assert json.loads(written)["text"] == text
+    assert json.loads(written)["probabilities"] == {"\u202e": 0.5, "b": 0.5}

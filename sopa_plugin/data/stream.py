@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import logging
+import re
 import shutil
 import tempfile
 import zlib
@@ -185,7 +186,8 @@ class Lines(Documents):
                 columns.append(repeat(b"%b%b: " % (b", " if i else b"{", name), len(rows)))
                 columns.append(numbers[i * len(rows) : (i + 1) * len(rows)])
             columns.append(repeat(b"}}\n", len(rows)))
-            yield b"".join(chain.from_iterable(zip(*columns, strict=True)))
+            written = b"".join(chain.from_iterable(zip(*columns, strict=True)))
+            yield _OBEYED.sub(lambda code: b"\\u%04x" % ord(code[0].decode()), written)
 
     def _record(self, text: str, where: str) -> dict[str, Any]:
         try:
@@ -203,6 +205,10 @@ class Lines(Documents):
         if "\\u" in text:  # only an escape can spell half of a surrogate pair
             check_encodable(found or "", where)
         return record
+
+
+_OBEYED = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+"""What JSON need not escape and a terminal would obey: DEL, C1 and what turns text round."""
 
 
 class Rows(Documents):
