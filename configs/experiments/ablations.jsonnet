@@ -1,4 +1,4 @@
-// The paper's ablations (section 6), lower part of its table of results.
+// The paper's ablations (section 6), lower part of its table of results, and sums over all paths.
 local experiment = import '../lib/experiment.libsonnet';
 
 experiment.compare(
@@ -9,6 +9,8 @@ experiment.compare(
     'sopa_max_sum_no_self_loops',
     'sopa_max_sum_no_epsilons',
     'sopa_max_sum_no_self_loops_no_epsilons',
+    'sopa_sum_product',
+    'sopa_log',
   ],
   ['roc', 'sst', 'amazon'],
 )

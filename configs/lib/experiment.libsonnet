@@ -20,6 +20,8 @@ local titles = {
   sopa_max_sum_no_self_loops: 'SoPa, max-sum, no self-loops',
   sopa_max_sum_no_epsilons: 'SoPa, max-sum, no epsilons',
   sopa_max_sum_no_self_loops_no_epsilons: 'SoPa, max-sum, neither',
+  sopa_sum_product: 'SoPa, sum-product',
+  sopa_log: 'SoPa, log',
   dan_whitened: 'DAN, whitened',
   bilstm_whitened: 'BiLSTM, whitened',
   cnn_whitened: 'CNN, whitened',

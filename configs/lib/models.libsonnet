@@ -92,9 +92,8 @@ local fine_tuned = {
   sopa_max_sum_no_epsilons: sopa(max_sum { epsilons: false }),
   sopa_max_sum_no_self_loops_no_epsilons: sopa(max_sum { self_loops: 'none', epsilons: false }),
 
-  // Sums over all paths. Expected counts grow with the document: unscaled, they begin with losses
-  // of 7 to 234 and idle.
-  sopa_sum_product: sopa({ semiring: 'sum_product', normalization: 'batch' }),
+  // Sums over all paths: the expected count of matches, and its logarithm.
+  sopa_sum_product: sopa({ semiring: 'sum_product' }),
   sopa_log: sopa({ semiring: 'log' }),
 
   dan_whitened: self.dan + self.whitened,

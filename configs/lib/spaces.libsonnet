@@ -47,6 +47,8 @@ local sopa = {
   sopa_max_sum_no_self_loops: sopa,
   sopa_max_sum_no_epsilons: sopa,
   sopa_max_sum_no_self_loops_no_epsilons: sopa,
+  sopa_sum_product: sopa,
+  sopa_log: sopa,
 
   // Not in the paper.
   dan_whitened: self.dan,

@@ -40,6 +40,7 @@ from sopa_plugin.wfsa.dispatch import choose_kernel
 
 logger = logging.getLogger(__name__)
 FASTTEXT = "fastText"
+SUMS = ("sum_product", "log")
 PHRASES = 10
 EXPLAINED = 50
 """Sentences that are explained one by one."""
@@ -78,6 +79,8 @@ def _training_steps(
         f"{OURS}, dropout 0.1": workload.classifier(dropout=0.1),
         **contenders(workload.classifier()),
     }
+    if device == "cpu":
+        models |= {f"{OURS}, {name}": workload.classifier(semiring=name) for name in SUMS}
 
     def steps(trained: Trained) -> Work:
         def work() -> None:
@@ -95,7 +98,10 @@ def _training_steps(
         "reference loop is the same model on the padded batch, one time step at a time, its "
         "gradients by autograd; the others have the same frozen vectors and the same head."
     )
-    bench.compare(title, work, "step", len(batches), targets, note)
+    seconds = bench.compare(title, work, "step", len(batches), targets, note)
+    for name in SUMS if device == "cpu" else ():
+        found = Spread.of(seconds[f"{OURS}, {name}"] / seconds[OURS])
+        bench.report.targets.append(Target(f"{title}: {name}", found, 4, at_most=True))
 
 
 class Inputs:

@@ -70,11 +70,14 @@ class Workload:
         count = min(count, len(batches))
         return [batches[(2 * i + 1) * len(batches) // (2 * count)] for i in range(count)]
 
-    def classifier(self, dropout: float = 0.0) -> TextClassifier:
-        """A classifier with the paper's 50 patterns of 2 to 6 states and frozen random vectors."""
+    def classifier(self, **options: object) -> TextClassifier:
+        """A classifier with the paper's 50 patterns of 2 to 6 states and frozen random vectors.
+
+        `options` are further ones of the encoder.
+        """
         params = {
             "embedder": {"type": "static", "embedding_dim": DIM, "trainable": False},
-            "encoder": {"type": "sopa", "patterns": PATTERNS, "dropout": dropout},
+            "encoder": {"type": "sopa", "patterns": PATTERNS, **options},
             "head": {"type": "mlp", "hidden_dim": 25},
         }
         model = Model.from_params(params, tokenizer=make_tokenizer(self.words), labels=LABELS)

@@ -43,7 +43,7 @@ from sopa_plugin.errors import UserError, listed, require, shortened
 from sopa_plugin.files import is_same_file
 
 FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
-BLOCK = 2**18  # bytes read at once: some hundred sentences
+BLOCK = 2**18  # bytes read at once: some thousand sentences
 ROWS = 1000  # of a table, read at once
 CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
 """What to do with text that is not UTF-8."""

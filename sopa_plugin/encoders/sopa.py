@@ -78,14 +78,18 @@ class SopaEncoder(PackedSeq2VecEncoder):
             none becomes a sure match; `scores`: the encoded score as the semiring holds it is
             dropped to 0, a sure match in max-product, as in the released implementation.
         output: what becomes of a document's score: `score`, the paper's; `log_score` (max-product
-            only); or `excess`, the score less 2^-arcs, that of a path whose arcs score 1/2 each.
-            By default `excess` in max-product over sigmoids, whose scores start near that: a head
-            that starts from near-constants idles, and may never leave chance. Else `score`.
+            only); `excess`, the score less 2^-arcs, that of a path whose arcs score 1/2 each; or
+            `relative`, the score as a multiple of that of a path whose arcs score as they start,
+            rarely (`sopa_layers.RARE_BIAS`), in log space less it. By default `excess` in
+            max-product over sigmoids, whose scores start near that: a head that starts from
+            near-constants idles, and may never leave chance; `relative` in sum-product and in log
+            space over sigmoids, whose scores would else be near a multiple of the document's
+            length. Else `score`.
         output_scale: what the head sees is the output times this. By default, for `excess`, 2 to
             the power of the patterns' mean number of main-path arcs, less 2; else 1.
         normalization: of the document vector: `none`, `layer`, `batch`; by default `layer` where
-            no match would be infinite and there are at least two patterns, else `none`. With
-            sum-product, take `batch`: counts grow with the document, and training would idle.
+            no match would be infinite, and over sums, which grow with the document, if there are
+            at least two patterns; else `none`.
         activation: of the document vector: `none`, or `relu` as in the `cnn`.
         rules: patterns that rules became, beside the `patterns`, which are free; handed over where
             the model has rules. Every document then stands between two tokens, with vectors of
@@ -141,6 +145,8 @@ class SopaEncoder(PackedSeq2VecEncoder):
         self.layout = Layout(
             lengths, self_loops != "none", epsilons, boundary_loops, final_epsilon, empty_matches
         )
+        if output is None:
+            output = usual_output(semiring, encoding)
         self.options = SopaOptions(
             semiring,
             encoding,
@@ -150,15 +156,14 @@ class SopaEncoder(PackedSeq2VecEncoder):
             bias_scale,
             dropout,
             dropout_on,
+            rare=output == "relative",
         )
         self.input_dim = input_dim
         self.boundary_width = self.layout.max_length - 1 if boundary_tokens else int(bool(rules))
         self.arcs = PatternArcs(input_dim, self.layout, self.options)
-        if output is None:
-            output = "excess" if arcs_start_at_half(semiring, encoding) else "score"
         if normalization is None:
-            infinite = len(lengths) > 1 and is_unbounded(semiring, output)
-            normalization = "layer" if infinite else "none"
+            varies = output == "relative" or is_unbounded(semiring, output)
+            normalization = "layer" if varies and len(lengths) > 1 else "none"
         if output_scale is None:
             output_scale = initial_scale(tuple(free)) if output == "excess" and free else 1.0
         self.document_vector = DocumentVector(
@@ -355,9 +360,14 @@ def loops_can_matter(
     return not (algebra.selects and costs and (final_epsilon or not epsilons))
 
 
-def arcs_start_at_half(semiring: str, encoding: str) -> bool:
-    """Whether a path scores near 1/2 for each of its arcs before training."""
-    return (semiring, encoding) == ("max_product", "sigmoid")
+def usual_output(semiring: str, encoding: str) -> Output:
+    """The `output` by default."""
+    usual: dict[tuple[str, str], Output] = {
+        ("max_product", "sigmoid"): "excess",
+        ("sum_product", "sigmoid"): "relative",
+        ("log", "log_sigmoid"): "relative",
+    }
+    return usual.get((semiring, encoding), "score")
 
 
 def initial_scale(lengths: tuple[int, ...]) -> float:
@@ -385,9 +395,13 @@ def _semiring_problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if output == "log_score" and not semiring.logarithms:
         advice = "take output 'score' (semiring 'log' gives the logarithm of sum_product's)"
         yield "output", f"semiring '{name}' gives no logarithms of its scores; {advice}"
-    if output == "excess" and not arcs_start_at_half(name, usual):
-        start = "'excess' is over the score of arcs at one half, where sigmoids start"
-        fitting = "it goes with semiring 'max_product' and encoding 'sigmoid'"
+    if output in ("excess", "relative") and output != usual_output(name, usual):
+        start = f"'{output}' is over the score of arcs as they start"
+        fitting = {
+            "excess": "it goes with semiring 'max_product' and encoding 'sigmoid'",
+            "relative": "it goes with semiring 'sum_product' and encoding 'sigmoid', or with 'log' "
+            "and 'log_sigmoid'",
+        }[output]
         yield "output", f"{start}: {fitting}; take output 'score'"
     is_truth = semiring.accepts == {"truth"}
     # Weights are positive, log-weights of either sign.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,13 +17,21 @@ from sopa_plugin.wfsa.operator import at_least_float32
 
 SelfLoops = Literal["none", "state", "shared"]
 DropoutOn = Literal["products", "scores"]
-Output = Literal["score", "log_score", "excess"]
+Output = Literal["score", "log_score", "excess", "relative"]
 Normalization = Literal["none", "layer", "batch"]
 Activation = Literal["none", "relu"]
 
 INITIAL_BIAS = 0.1
 """Standard deviation of initial biases as they count in an arc's score, as in the released code."""
 
+RARE_WEIGHT, RARE_BIAS = 4.0, -4.0
+"""Length of initial weights, and mean of initial biases and epsilons, where an encoder's output is
+`relative`. Of arcs near 1/2, as elsewhere, sums over all paths tell little but a document's length.
+Measured on SST and Amazon, 500 texts and all: lower dev losses than biases of 0 or -2 and lengths
+of 1; lengths of 8 are as good, of 16 and biases of -6 worse."""
+
+LOG_RARE = -math.log1p(math.exp(-RARE_BIAS))
+"""Log sigmoid of that bias, the score of an arc that starts so."""
 
 FIRES = math.exp(-2)
 """Share of a sure match's score from which on a rule's pattern fires: 49 words that are there leave
@@ -99,7 +108,10 @@ def firing_thresholds(
 
 @dataclass(frozen=True)
 class SopaOptions:
-    """How arcs are scored; see `SopaEncoder`, whose arguments these are."""
+    """How arcs are scored; see `SopaEncoder`, whose arguments these are.
+
+    `rare` says whether arcs score low before training (`RARE_BIAS`).
+    """
 
     semiring: str
     encoding: str
@@ -109,6 +121,7 @@ class SopaOptions:
     bias_scale: float
     dropout: float
     dropout_on: DropoutOn
+    rare: bool = False
 
     @property
     def algebra(self) -> Semiring:
@@ -141,7 +154,8 @@ class PatternArcs(nn.Module):
     order of the layout's R; `epsilon [Q]`. Shared self-loops have no weights of their own but
     a learned scale each, `self_loop_scale`; the END loop, with no main-path arc to share, keeps its
     own weights. Weights start as random directions of unit length, biases small, epsilons standard
-    normal, shared scales standard normal.
+    normal, shared scales standard normal; where arcs start `rare`, weights longer, biases and
+    epsilons lower.
 
     Arguments:
         input_dim: dimension of the token vectors.
@@ -168,10 +182,12 @@ class PatternArcs(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws initial values."""
+        length, bias = (RARE_WEIGHT, RARE_BIAS) if self.options.rare else (1.0, 0.0)
+        bias_scale = self.options.bias_scale or 1.0
         with torch.no_grad():
-            self.weight.copy_(functional.normalize(torch.randn_like(self.weight), dim=1))
-            nn.init.normal_(self.bias, std=INITIAL_BIAS / (self.options.bias_scale or 1.0))
-            nn.init.normal_(self.epsilon)
+            self.weight.copy_(functional.normalize(torch.randn_like(self.weight), dim=1) * length)
+            nn.init.normal_(self.bias, bias / bias_scale, INITIAL_BIAS / bias_scale)
+            nn.init.normal_(self.epsilon, bias)
             if self.shared:
                 nn.init.normal_(self.self_loop_scale)
 
@@ -243,8 +259,9 @@ class DocumentVector(nn.Module):
     Arguments:
         lengths: number of states of each pattern.
         semiring: the registered name of the semiring.
-        output: `score`; `log_score` where the semiring holds logarithms; or `excess`, the score
-            less that of a path whose arcs score 1/2 each.
+        output: `score`; `log_score` where the semiring holds logarithms; `excess`, the score
+            less that of a path whose arcs score 1/2 each; or `relative`, the score over that of a
+            path whose arcs score as they start, in log space less it.
         scale: what the output is multiplied by, before any normalization.
         normalization: `none`; `layer`: over the patterns of a document; `batch`: over the documents
             of a batch (their running mean and variance in evaluation, and for a batch of one).
@@ -293,7 +310,7 @@ class DocumentVector(nn.Module):
         values = scores if self.output == "log_score" else algebra.to_score(scores)
         if any(self.rules):
             values = self._of_rules(values)
-        if self.output == "excess":
+        if any(self.halves):
             values = values - values.new_tensor(self.halves)
         if self.no_match is not None:
             no_match = self.no_match.to(values.dtype)
@@ -323,17 +340,23 @@ class DocumentVector(nn.Module):
             values = torch.cat([values[:, :place], none, values[:, place + 1 :]], dim=1)
         return values
 
-    @property
+    @cached_property
     def halves(self) -> list[float]:
-        """What is subtracted: each free pattern's score of a path whose arcs score 1/2, if any."""
+        """What is subtracted of each free pattern's score: that of a path as arcs start, if any."""
         pairs = zip(self.lengths, self.rules, strict=True)
+        if self.output == "relative" and self.no_match is not None:
+            return [(length - 1) * LOG_RARE for length in self.lengths]
         excess = self.output == "excess"
         return [math.exp2(1 - length) if excess and not rule else 0.0 for length, rule in pairs]
 
-    @property
+    @cached_property
     def scales(self) -> list[float]:
         """What each pattern's output is multiplied by."""
-        return [1.0 if rule else self.scale for rule in self.rules]
+        divided = LOG_RARE if self.output == "relative" and self.no_match is None else 0.0
+        pairs = zip(self.lengths, self.rules, strict=True)
+        # beyond 80, long patterns' would be infinite
+        factors = ((math.exp(min((1 - length) * divided, 80)), rule) for length, rule in pairs)
+        return [1.0 if rule else self.scale * factor for factor, rule in factors]
 
     @property
     def sure(self) -> list[float]:
@@ -342,7 +365,8 @@ class DocumentVector(nn.Module):
 
     def _scales(self, values: Tensor) -> Tensor | float:
         """The same as one number where they are the same."""
-        return values.new_tensor(self.scales) if any(self.rules) else self.scale
+        scales = self.scales
+        return values.new_tensor(scales) if len({*scales}) > 1 else scales[0]
 
 
 def _rivals(rules: Sequence[RulePattern | None]) -> list[list[int]]:

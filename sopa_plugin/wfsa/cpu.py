@@ -20,7 +20,7 @@ from sopa_plugin.wfsa.kernels.elementwise import (
     add_products,
     add_row_products,
     count_nonzero,
-    log_sigmoid,
+    finish_products,
 )
 from sopa_plugin.wfsa.kernels.plan import WIDTH, origins_of, plan_of
 from sopa_plugin.wfsa.kernels.threads import ThreadPool, num_threads
@@ -38,8 +38,8 @@ LEAST_PATHS = 4_000
 LEAST_SUMMED = 30_000
 """States to take gradients back from, where sums do, from which a thread pays: some 0.2 ms."""
 
-LEAST_LOG_SIGMOIDS = 200_000
-"""Log sigmoids from which a thread pays: about 0.1 ms of work."""
+LEAST_FINISHED = 200_000
+"""Arc scores to finish from which a thread pays: about 0.1 ms of work."""
 
 LEAST_PRODUCTS = 60_000
 """Numbers of a gradient from which a thread pays: about 0.1 ms of work, nearly all being zero."""
@@ -157,12 +157,19 @@ def backward(
     return grad_scores, grad_epsilon
 
 
-def log_sigmoid_(numbers: Tensor) -> Tensor:
-    """Replaces each of `numbers [N, A]`, float32 and contiguous, by its log sigmoid."""
-    flat = numbers.numpy().reshape(-1)
-    threads = num_threads(len(flat), LEAST_LOG_SIGMOIDS)
-    _pool.run(lambda first, last: log_sigmoid(flat[first:last]), _even_shares(len(flat), threads))
-    return numbers
+def products_(
+    products: Tensor, bias: Tensor, keep: Tensor | None, scale: float, log_sigmoid: bool
+) -> Tensor:
+    """Makes `products [N, A]`, float32, arc scores, in place and in one pass.
+
+    Arguments as for `elementwise.finish_products`; without `keep`, the bias is in them already.
+    Threads share out the rows.
+    """
+    kept = np.empty((0, len(bias)), np.bool_) if keep is None else _array(keep)
+    given = _array(products), _array(bias), kept, scale, log_sigmoid
+    shares = _even_shares(len(products), num_threads(products.numel(), LEAST_FINISHED))
+    _pool.run(lambda *rows: finish_products(*given, *rows), shares)
+    return products
 
 
 def products_backward(

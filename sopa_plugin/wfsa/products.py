@@ -86,14 +86,14 @@ def _compute(
     scale: float,
     log_sigmoid: bool,
 ) -> Tensor:
-    product = _linear(rows, weight, bias, keep, scale)
-    if not log_sigmoid:
-        return product
-    if not _has_kernel(product):
-        return functional.logsigmoid(product)
-    from sopa_plugin.wfsa import cpu  # and numba
+    if _has_kernel(rows):
+        from sopa_plugin.wfsa import cpu  # and numba
 
-    return cpu.log_sigmoid_(product)
+        product = functional.linear(rows, weight, bias if keep is None else None)
+        product = product.float() if product.itemsize < 4 else product
+        return cpu.products_(product, bias, keep, scale, log_sigmoid)
+    product = _linear(rows, weight, bias, keep, scale)
+    return functional.logsigmoid(product) if log_sigmoid else product
 
 
 def _fake(rows: Tensor, weight: Tensor, *_: Any) -> Tensor:

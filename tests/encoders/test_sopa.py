@@ -126,6 +126,27 @@ def test_by_default_the_head_sees_how_much_scores_exceed_arcs_of_one_half() -> N
     torch.testing.assert_close(default.document_vector.of_zero(), unmatched[0])
 
 
+@pytest.mark.parametrize("semiring", ["sum_product", "log"])
+def test_sums_are_shown_relative_to_a_path_of_arcs_as_they_start(semiring: str) -> None:
+    encoder = SopaEncoder(20, {9: 2, 4: 2, 2: 2}, semiring=semiring, normalization="none")
+    for each in (encoder.arcs.bias, encoder.arcs.epsilon):
+        assert -5.5 < each.mean() < -2.5
+    torch.testing.assert_close(encoder.arcs.weight.norm(dim=1).mean(), torch.tensor(4.0))
+    with torch.no_grad():
+        encoder.arcs.weight.zero_()
+        encoder.arcs.bias.fill_(-4.0)
+        encoder.arcs.epsilon.fill_(-1e4)
+        # shape: [1, K]
+        scores = encoder(torch.zeros(1, 8, 20), torch.ones(1, 8))
+        scores = scores.exp() if semiring == "log" else scores
+    # eight spans of one token, six of three, one of eight, and a loop now and then
+    assert (scores >= torch.tensor([8.0, 8, 6, 6, 1, 1]) * 0.999).all()
+    assert (scores <= torch.tensor([8.0, 8, 6, 6, 1, 1]) * 1.1).all()
+    assert isinstance(SopaEncoder(20, {3: 2}, semiring=semiring).document_vector.norm, nn.LayerNorm)
+    long = SopaEncoder(20, {200: 2}, semiring=semiring)(torch.zeros(1, 300, 20), torch.ones(1, 300))
+    assert long.isfinite().all()
+
+
 def test_other_outputs_are_not_scaled_by_default() -> None:
     raw = SopaEncoder.released(20, {3: 2}).document_vector
     assert (raw.scale, raw.output) == (1.0, "score")
@@ -136,10 +157,12 @@ def test_other_outputs_are_not_scaled_by_default() -> None:
 
 def test_log_is_the_logarithm_of_sum_product() -> None:
     tokens, mask = batch_of(7, 3, 2)
-    counts = make(semiring="sum_product")(tokens, mask)
-    logs = make(semiring="log", normalization="none")(tokens, mask)
-    matched = counts > 0
-    torch.testing.assert_close(logs[matched], counts.log()[matched])
+    for output in ("score", "relative"):
+        plain = {"normalization": "none", "output": output}
+        counts = make(semiring="sum_product", **plain)(tokens, mask)
+        logs = make(semiring="log", **plain)(tokens, mask)
+        matched = counts > 0
+        torch.testing.assert_close(logs[matched], counts.log()[matched])
 
 
 def test_a_boolean_encoder_is_a_hard_pattern() -> None:
@@ -272,6 +295,7 @@ def test_patterns_come_by_length_and_from_json_keys() -> None:
         ({"semiring": "max_sum", "output": "log_score"}, "output", "no logarithms"),
         ({"semiring": "sum_product", "output": "excess"}, "output", "goes with"),
         ({"encoding": "exp", "output": "excess"}, "output", "goes with"),
+        ({"semiring": "max_sum", "output": "relative"}, "output", "goes with"),
         ({"self_loops": "none", "boundary_loops": True}, "boundary_loops", "self_loops is 'none'"),
         ({"self_loops": "shared", "self_loop_scale": 0.5}, "self_loop_scale", "'shared'"),
         ({"epsilons": False, "epsilon_scale": 0.5}, "epsilon_scale", "no epsilons"),

@@ -29,6 +29,7 @@ _PER_LN2 = np.float32(1 / math.log(2))
 # ln 2 in two parts, of which the first has so few bits that its multiples are exact.
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(math.log(2) - 0.693359375)
 _SMALL = np.float32(0.05)
+_ROWS_AT_ONCE = 16
 _E2, _E3, _E4, _E5, _E6 = (np.float32(1 / math.factorial(n)) for n in range(2, 7))
 _L3, _L5, _L7, _L9, _L11, _L13 = (np.float32(2 / n) for n in range(3, 14, 2))
 
@@ -62,12 +63,8 @@ def _log_sigmoid(pointer: Any, offset: int) -> None:
     store(pointer, offset, select(positive, zero, x) - lowered)
 
 
-@Compiled
-def log_sigmoid(numbers: Any) -> None:
-    """Replaces each of `numbers`, float32 `[.]`, by its log sigmoid.
-
-    The error is at most 4e-7 of the result (of numbers above 87, 2e-38); NaN stays NaN.
-    """
+@njit
+def _log_sigmoids(numbers: Any) -> None:
     whole = len(numbers) // WIDTH * WIDTH
     for i in range(0, whole, WIDTH):
         _log_sigmoid(address(numbers, 0), i)
@@ -77,6 +74,34 @@ def log_sigmoid(numbers: Any) -> None:
     _log_sigmoid(address(rest, 0), 0)
     for i in range(len(numbers) - whole):
         numbers[whole + i] = rest[i]
+
+
+@Compiled
+def log_sigmoid(numbers: Any) -> None:
+    """Replaces each of `numbers`, float32 `[.]`, by its log sigmoid.
+
+    The error is at most 4e-7 of the result (of numbers above 87, 2e-38); NaN stays NaN.
+    """
+    _log_sigmoids(numbers)
+
+
+@Compiled
+def finish_products(
+    products: Any, bias: Any, keep: Any, scale: float, take_log_sigmoid: bool, first: int, last: int
+) -> None:
+    """Makes rows `first` to `last - 1` of `products [N, A]` arc scores, some at a time in cache.
+
+    What `keep [N, A]` drops, if it has rows, is 0, the rest times `scale`, and `bias [A]` is added;
+    then comes the log sigmoid.
+    """
+    factor = np.float32(scale)
+    for start in range(first, last, _ROWS_AT_ONCE):
+        some = products[start : min(start + _ROWS_AT_ONCE, last)]
+        for n in range(len(some) if len(keep) else 0):
+            for a in range(len(bias)):
+                some[n, a] = some[n, a] * (factor * np.float32(keep[start + n, a])) + bias[a]
+        if take_log_sigmoid:
+            _log_sigmoids(some.reshape(-1))
 
 
 @Compiled
