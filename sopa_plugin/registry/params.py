@@ -55,21 +55,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _WRONG_VALUE = "wrong value"  # of the right type
 
 
-@dataclass(frozen=True)
-class _Registration:
-    """A class (or function) that a config can name, and how it is called."""
-
-    name: str
-    target: Callable[..., Any]
-    constructor: str | None = None
-
-    @property
-    def make(self) -> Callable[..., Any]:
-        """What is called to build the part, and whose type hints its config is checked by."""
-        return getattr(self.target, self.constructor) if self.constructor else self.target
-
-
-_registry: dict[type, dict[str, _Registration]] = {}
+_registry: dict[type, dict[str, _Part]] = {}
 
 
 class Registrable:
@@ -134,7 +120,7 @@ class Registrable:
                 raise ConfigError(f"{_full_name(target)} has no constructor '{constructor}'")
             if is_dataclass(target):  # whose constructor was not there in `__init_subclass__`
                 target.__init__ = _checked(target.__init__)  # type: ignore[method-assign]
-            names[name] = _Registration(name, target, constructor)
+            names[name] = _Part(cls, name, target, constructor)
             return target
 
         return decorate
@@ -142,15 +128,15 @@ class Registrable:
     @classmethod
     def by_name(cls, name: str) -> type[Self]:
         """The implementation of that name, or at that dotted path; `ConfigError` if none is."""
-        registration = _registry.get(cls, {}).get(name) or _lookup(cls, name, "")
-        if isinstance(registration, Problem):
-            raise ConfigError([registration])
-        return registration.target  # type: ignore[return-value]
+        part = _lookup(cls, name, "")
+        if isinstance(part, Problem):
+            raise ConfigError([part])
+        return part.target  # type: ignore[return-value]
 
     @classmethod
     def registered_name(cls) -> str:
         """The name that this very class is registered under, "" if it is not."""
-        return _registration_of(cls).name
+        return _part_of(cls).name
 
     @classmethod
     def list_available(cls) -> list[str]:
@@ -183,7 +169,8 @@ class Lazy(Generic[T]):
         self, kind: type[T], params: str | Mapping[str, Any] | None = None, path: str = ""
     ) -> None:
         self.kind = kind
-        self.params = _as_object(copy.deepcopy(params))
+        given = {"type": params} if isinstance(params, str) else params or {}
+        self.params: dict[str, Any] = copy.deepcopy(dict(given))
         self._path = path
 
     def construct(self, **handed_over: Any) -> T:
@@ -273,16 +260,92 @@ def _checked(init: Callable[..., None]) -> Callable[..., None]:
     return checked
 
 
-# --- names ---
+# --- what a config names ---
 
 
-def _choices(kind: type) -> dict[str, _Registration]:
+@dataclass(frozen=True)
+class _Part:
+    """A class (or function) that a config can name, and how it is called.
+
+    Attributes:
+        kind: the base class that it is an implementation of.
+        name: what `type` says or would say; "" for a class that is not chosen by name.
+        target: the class itself.
+        constructor: of its classmethods, the one that builds it; None for its `__init__`.
+    """
+
+    kind: type
+    name: str
+    target: Callable[..., Any]
+    constructor: str | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name or getattr(self.target, "__name__", "this part")
+
+    @property
+    def make(self) -> Callable[..., Any]:
+        """What is called to build the part, and whose type hints its config is checked by."""
+        return getattr(self.target, self.constructor) if self.constructor else self.target
+
+    @functools.cached_property
+    def takes(self) -> dict[str, Argument]:
+        return arguments(self.make)
+
+    @functools.cached_property
+    def handed_over(self) -> frozenset[str]:
+        """The names of the arguments that its builder supplies."""
+        owners = (self.kind, self.target)
+        return frozenset().union(*(getattr(each, "handed_over", ()) for each in owners))
+
+    @functools.cached_property
+    def configurable(self) -> dict[str, Argument]:
+        """The arguments that a config may give."""
+        return {key: each for key, each in self.takes.items() if key not in self.handed_over}
+
+    def refuse(self, key: Any, value: Any, path: str) -> Problem:
+        """The problem of a key that a config may not give."""
+        where, known = join(path, key), sorted(self.configurable)
+        if key in self.handed_over:
+            advice = "it is handed over by the builder; remove it"
+            return Problem(where, "not to be configured", found=found(value), hint=advice)
+        expected = f"a key of {self.title}: " + (", ".join(known) or "it has none")
+        advice = did_you_mean(str(key), known) or "remove it"
+        return Problem(where, "unknown key", expected, found(value), advice)
+
+    def build(self, given: Mapping[str, _Node], path: str, /, **handed_over: Any) -> Any:
+        """Builds the part; what is handed over and not taken by this implementation is left out.
+
+        Raises `TypeError` if an argument is handed over that none of the implementations names, or
+        if one is missing, and `ConfigError` if the constructor refuses a value (`ValueError`).
+        """
+        unknown = handed_over.keys() - self.takes.keys() - self.handed_over
+        if unknown:
+            raise TypeError(f"{self.title} takes no {', '.join(sorted(unknown))}")
+        call = {key: node.build() for key, node in given.items()}
+        call |= {key: value for key, value in handed_over.items() if key in self.takes}
+        missing = [key for key, each in self.takes.items() if each.required and key not in call]
+        if missing:
+            raise TypeError(
+                f"{path or self.title}: {', '.join(missing)} must be handed over: pass it to "
+                "from_params, or annotate the part as Lazy and pass it to construct"
+            )
+        try:
+            return self.make(**call)
+        except UserError:
+            raise
+        except ValueError as error:
+            problem = Problem(path, f"'{self.title}' cannot be built", hint=str(error))
+            raise ConfigError([problem]) from error
+
+
+def _choices(kind: type) -> dict[str, _Part]:
     """What can stand where `kind` is asked for, by name."""
     return {
-        name: registration
+        name: part
         for base in reversed(kind.__mro__)
-        for name, registration in _registry.get(base, {}).items()
-        if base is kind or _is_subclass(registration.target, kind)
+        for name, part in _registry.get(base, {}).items()
+        if base is kind or _is_subclass(part.target, kind)
     }
 
 
@@ -291,13 +354,13 @@ def _is_base(kind: type) -> bool:
     return kind in _registry or Registrable in kind.__bases__
 
 
-def _registration_of(kind: type) -> _Registration:
+def _part_of(kind: type) -> _Part:
     """How `kind` itself is built: as it was registered, if it was; by its `__init__` first."""
     own = [each for each in _choices(kind).values() if each.target is kind]
-    return min(own, key=lambda each: each.constructor or "", default=_Registration("", kind))
+    return min(own, key=lambda each: each.constructor or "", default=_Part(kind, "", kind))
 
 
-def _lookup(kind: type, name: str, path: str) -> _Registration | Problem:
+def _lookup(kind: type, name: str, path: str) -> _Part | Problem:
     """The implementation of `kind` with that name or dotted path, or what is wrong with it."""
     known = _choices(kind)
     if name in known:
@@ -316,7 +379,7 @@ def _one_of(known: Iterable[str]) -> str:
     return "one of " + (", ".join(sorted(known)) or "(none is registered)")
 
 
-def _import(kind: type, name: str, path: str) -> _Registration | Problem:
+def _import(kind: type, name: str, path: str) -> _Part | Problem:
     expected = f"the dotted path of a subclass of {kind.__name__}, or a registered name"
     if not may_import() and _imported(name) is None:
         package = name.partition(".")[0]
@@ -333,7 +396,7 @@ def _import(kind: type, name: str, path: str) -> _Registration | Problem:
     if inspect.isabstract(target):
         what = f"'{name}' is abstract and cannot be built"
         return Problem(path, what, expected, f'"{name}"', "name one of its subclasses")
-    return _Registration(name, target, _registration_of(target).constructor)
+    return _Part(kind, name, target, _part_of(target).constructor)
 
 
 def _imported(name: str) -> Any:
@@ -356,79 +419,14 @@ def _full_name(target: object) -> str:
     return f"{getattr(target, '__module__', '?')}.{getattr(target, '__qualname__', target)}"
 
 
-# --- from `type` to a class ---
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """The class that an object of a config stands for.
-
-    Attributes:
-        type_name: what `type` says or would say; "" for a class that is not chosen by name.
-        registration: how it is built.
-        takes: the arguments of its constructor.
-        handed_over: the names of the arguments that its builder supplies.
-    """
-
-    type_name: str
-    registration: _Registration
-    takes: Mapping[str, Argument]
-    handed_over: frozenset[str]
-
-    @property
-    def name(self) -> str:
-        return self.type_name or getattr(self.registration.target, "__name__", "this part")
-
-    @functools.cached_property
-    def configurable(self) -> dict[str, Argument]:
-        """The arguments that a config may give."""
-        return {key: each for key, each in self.takes.items() if key not in self.handed_over}
-
-    def refuse(self, key: Any, value: Any, path: str) -> Problem:
-        """The problem of a key that a config may not give."""
-        where, known = join(path, key), sorted(self.configurable)
-        if key in self.handed_over:
-            advice = "it is handed over by the builder; remove it"
-            return Problem(where, "not to be configured", found=found(value), hint=advice)
-        expected = f"a key of {self.name}: " + (", ".join(known) or "it has none")
-        advice = did_you_mean(str(key), known) or "remove it"
-        return Problem(where, "unknown key", expected, found(value), advice)
-
-    def build(self, given: Mapping[str, _Node], path: str, /, **handed_over: Any) -> Any:
-        """Builds the part; what is handed over and not taken by this implementation is left out.
-
-        Raises `TypeError` if an argument is handed over that none of the implementations names, or
-        if one is missing, and `ConfigError` if the constructor refuses a value (`ValueError`).
-        """
-        unknown = handed_over.keys() - self.takes.keys() - self.handed_over
-        if unknown:
-            raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}")
-        call = {key: node.build() for key, node in given.items()}
-        call |= {key: value for key, value in handed_over.items() if key in self.takes}
-        missing = [key for key, each in self.takes.items() if each.required and key not in call]
-        if missing:
-            raise TypeError(
-                f"{path or self.name}: {', '.join(missing)} must be handed over: pass it to "
-                "from_params, or annotate the part as Lazy and pass it to construct"
-            )
-        try:
-            return self.registration.make(**call)
-        except UserError:
-            raise
-        except ValueError as error:
-            problem = Problem(path, f"'{self.name}' cannot be built", hint=str(error))
-            raise ConfigError([problem]) from error
-
-
 def _takes_type(kind: type) -> bool:
     """Whether the key `type` chooses the class; not so where it is an argument of the class."""
     return issubclass(kind, Registrable) or "type" not in arguments(kind)
 
 
-def _choose(kind: type, params: Mapping[str, Any], path: str, type_path: str) -> _Choice | Problem:
+def _choose(kind: type, params: Mapping[str, Any], path: str, type_path: str) -> _Part | Problem:
     """The class that builds a `kind` from `params`, or what is wrong with their `type`."""
     name: Any = None
-    registration: _Registration | Problem = _Registration("", kind)
     if "type" in params and _takes_type(kind):
         name = params["type"]
         if not isinstance(name, str):
@@ -437,20 +435,12 @@ def _choose(kind: type, params: Mapping[str, Any], path: str, type_path: str) ->
             expected = f"no key 'type', or the dotted path of a subclass of {kind.__name__}"
             return Problem(type_path, f"no {kind.__name__} has a name", expected, f'"{name}"')
     elif issubclass(kind, Registrable):
-        registration = _registration_of(kind)
         name = kind.default_implementation if _is_base(kind) else None
         if _is_base(kind) and name is None:
             hint = f"say which {kind.__name__} it is: {{type: ...}}"
             where, what = join(path, "type"), "required key is missing"
             return Problem(where, what, _one_of(_choices(kind)), hint=hint)
-    if name is not None:
-        registration = _lookup(kind, name, type_path)
-    if isinstance(registration, Problem):
-        return registration
-    handed_over = frozenset(getattr(kind, "handed_over", ()))
-    handed_over |= frozenset(getattr(registration.target, "handed_over", ()))
-    takes = arguments(registration.make)
-    return _Choice(name or registration.name, registration, takes, handed_over)
+    return _part_of(kind) if name is None else _lookup(kind, name, type_path)
 
 
 # --- the walk ---
@@ -636,16 +626,16 @@ class _Check:
             value, type_path = {"type": value}, path
         if not isinstance(value, Mapping):
             return self._mismatch(kind, value, path)
-        choice = _choose(kind, value, path, type_path)
-        if isinstance(choice, Problem):
-            self.problems.append(choice)
+        part = _choose(kind, value, path, type_path)
+        if isinstance(part, Problem):
+            self.problems.append(part)
             return _UNUSED
         is_type = {"type"} if _takes_type(kind) else set()
         params = {key: item for key, item in value.items() if key not in is_type}
-        return self._arguments(choice, params, path)
+        return self._arguments(part, params, path)
 
-    def _arguments(self, choice: _Choice, params: dict[str, Any], path: str) -> _Node:
-        configurable, given, unsound = choice.configurable, dict[str, _Node](), set[str]()
+    def _arguments(self, part: _Part, params: dict[str, Any], path: str) -> _Node:
+        configurable, given, unsound = part.configurable, dict[str, _Node](), set[str]()
         for key, item in params.items():
             before = len(self.problems)
             if key in configurable:
@@ -653,7 +643,7 @@ class _Check:
             if len(self.problems) > before:
                 unsound.add(key)
         # a misspelt required key is one fault, reported where it was found
-        misspelt = {nearest(str(key), configurable) for key in params.keys() - choice.takes.keys()}
+        misspelt = {nearest(str(key), configurable) for key in params.keys() - part.takes.keys()}
         for key, each in configurable.items():
             if each.required and key not in params:
                 unsound.add(key)
@@ -661,38 +651,38 @@ class _Check:
                     what, expected = "required key is missing", describe(each.hint)
                     self.problems.append(Problem(join(path, key), what, expected))
         self.problems += [
-            choice.refuse(key, item, path) for key, item in params.items() if key not in given
+            part.refuse(key, item, path) for key, item in params.items() if key not in given
         ]
-        self._across(choice, given, unsound, path)
-        filled = {"type": choice.type_name} if choice.type_name else {}
-        return _Node(functools.partial(choice.build, given, path), filled | _filled(choice, given))
+        self._across(part, given, unsound, path)
+        filled = {"type": part.name} if part.name else {}
+        return _Node(functools.partial(part.build, given, path), filled | _filled(part, given))
 
     def _across(
-        self, choice: _Choice, given: Mapping[str, _Node], unsound: set[str], path: str
+        self, part: _Part, given: Mapping[str, _Node], unsound: set[str], path: str
     ) -> None:
         """What the class itself says against its arguments taken together.
 
         Of `unsound` ones, reported already, it is shown the default or, if there is none, nothing.
         """
-        hook = getattr(choice.registration.target, "check_params", None)
+        hook = getattr(part.target, "check_params", None)
         if hook is None:
             return
         sound = {key: node for key, node in given.items() if key not in unsound}
         with suppress(KeyError) if unsound else nullcontext():
-            for answer in hook(_filled(choice, sound)):
+            for answer in hook(_filled(part, sound)):
                 key, message = ("", answer) if isinstance(answer, str) else answer
                 # without a key, or with an unsound one, it may be about what is not there
                 if not unsound or (key and key.split(".")[0] not in unsound):
                     self.problems.append(Problem(join(path, key) if key else path, message))
 
 
-def _filled(choice: _Choice, given: Mapping[str, _Node]) -> dict[str, Any]:
+def _filled(part: _Part, given: Mapping[str, _Node]) -> dict[str, Any]:
     """Every argument that has a value, in the order of the constructor.
 
     Of those that are not given, these are the ones whose default can be written in a config.
     """
     filled: dict[str, Any] = {}
-    for key, argument in choice.configurable.items():
+    for key, argument in part.configurable.items():
         if key in given:
             filled[key] = given[key].filled
         elif not argument.required:
@@ -738,11 +728,6 @@ def _is_instance(value: Any, kind: Any) -> bool:
         return isinstance(value, kind)
     except TypeError:  # not a class that has instances (a protocol, a Callable[...])
         return False
-
-
-def _as_object(params: Any) -> dict[str, Any]:
-    """The config of a part: a string is its `type`."""
-    return {"type": params} if isinstance(params, str) else dict(params or {})
 
 
 def _as_json(value: Any) -> Any:
