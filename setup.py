@@ -57,7 +57,7 @@ EXTRAS["dev"] = [
 
 setup(
     name="sopa_plugin",
-    version="0.1.0",
+    version="0.2.0",
     description="Soft Patterns (SoPa): text encoded by learned, readable weighted automata",
     long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

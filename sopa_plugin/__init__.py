@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchPredictor", "evaluate_model", "load_model", "predict_texts", "train_model"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

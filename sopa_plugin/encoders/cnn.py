@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,6 @@ class CnnEncoder(Seq2VecEncoder):
         ValueError: No window size, or one given twice.
     """
 
-    absent_when_saved: ClassVar[Mapping[str, Any]] = {"boundary_tokens": False}
-
     def __init__(
         self,
         input_dim: int,
@@ -55,6 +53,11 @@ class CnnEncoder(Seq2VecEncoder):
             nn.Conv1d(input_dim, num_filters, window) for window in window_sizes
         )
         self.dropout = nn.Dropout(dropout)
+
+    @classmethod
+    def as_saved(cls, params: Mapping[str, Any], version: str) -> dict[str, Any]:
+        """Before they had a name, boundary tokens were not there."""
+        return {"boundary_tokens": False, **params}
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors `[batch, len(window_sizes) * num_filters]`, filters of a size together.

@@ -20,8 +20,13 @@ class Seq2VecEncoder(nn.Module, Registrable):
 
     handed_over: ClassVar[frozenset[str]] = frozenset({"input_dim"})
 
-    absent_when_saved: ClassVar[Mapping[str, Any]] = {}
-    """Arguments that models saved by earlier versions do not name, with what these did."""
+    @classmethod
+    def as_saved(cls, params: Mapping[str, Any], version: str) -> dict[str, Any]:
+        """The arguments of a saved model, which mean what they did to the `version` that saved it.
+
+        Where it is not known, it is `""`.
+        """
+        return dict(params)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors `[batch, output_dim]` of `tokens [batch, tokens, input_dim]`.

@@ -171,6 +171,13 @@ class SopaEncoder(PackedSeq2VecEncoder):
         )
 
     @classmethod
+    def as_saved(cls, params: Mapping[str, Any], version: str) -> dict[str, Any]:
+        """Up to version 0.1, the default `output` of sums was `score`."""
+        sums = params.get("semiring") in ("sum_product", "log")
+        former = version.startswith("0.1.") and sums and params.get("output") is None
+        return {**params, "output": "score"} if former else dict(params)
+
+    @classmethod
     def released(
         cls,
         input_dim: int,

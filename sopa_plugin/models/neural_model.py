@@ -176,11 +176,10 @@ class NeuralModel(Model):
                 folds the case of words that the rules ask for.
         """
         old: Any = self
-        config, saved = copy.deepcopy(old.config), old.config.encoder
-        absent = Seq2VecEncoder.by_name(saved["type"]).absent_when_saved
+        config = copy.deepcopy(old.config)
         parts = {
             "embedder": config.embedder,
-            "encoder": fill_defaults(Seq2VecEncoder, {**absent, **saved}),
+            "encoder": fill_defaults(Seq2VecEncoder, config.encoder),
             "head": config.head if rules.rules else {"type": "linear"},  # of no vote, any will do
         }
         problems = [f"{path}: {reason}" for path, reason in _unsuited(parts)]

@@ -118,9 +118,11 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 words = config.embedder["num_embeddings"]
                 self.embedder = RuleEmbedder(self.embedder, words, len(tests_of(rules)))
                 handed["rules"] = [pattern for pattern, _ in patterns_of(rules)]
-            saved = Seq2VecEncoder.by_name(config.encoder["type"]).absent_when_saved
+            version = str((config.sopa_plugin or {}).get("version", ""))
+            kind = Seq2VecEncoder.by_name(config.encoder["type"])
+            config.encoder = kind.as_saved(config.encoder, version)
             self.encoder: Seq2VecEncoder = Seq2VecEncoder.from_params(
-                {**saved, **config.encoder}, input_dim=self.embedder.get_output_dim(), **handed
+                config.encoder, input_dim=self.embedder.get_output_dim(), **handed
             )
             self.head: ClassifierHead = ClassifierHead.from_params(
                 config.head,

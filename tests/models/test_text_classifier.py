@@ -100,6 +100,22 @@ def test_saved_and_loaded_it_is_the_same(
     assert set(load_file(folder / "model.safetensors")) == set(model.state_dict())
 
 
+@pytest.mark.parametrize("semiring", ["sum_product", "log"])
+def test_a_model_of_an_earlier_version_scores_as_it_did(semiring: str, tmp_path: Path) -> None:
+    """The default `output` of sums was another; what is saved again says which it is."""
+    encoder = {"type": "sopa", "patterns": {"3": 3, "2": 2}, "semiring": semiring}
+    model = build({**encoder, "output": "score"})
+    model.save(tmp_path / "first")
+    file = tmp_path / "first" / "config.json"
+    config = json.loads(file.read_text())
+    config["encoder"]["output"], config["sopa_plugin"]["version"] = None, "0.1.0"
+    file.write_text(json.dumps(config))
+    load_model(tmp_path / "first", accept_changed=True).save(tmp_path / "second")
+    again = load_model(tmp_path / "second")
+    np.testing.assert_array_equal(again.log_probabilities(TEXTS), model.log_probabilities(TEXTS))
+    assert build(encoder).encoder.document_vector.output == "relative"
+
+
 @PER_ENCODER
 def test_probabilities_are_those_of_a_pipeline(encoder: dict[str, Any], tmp_path: Path) -> None:
     model = build(encoder)
