@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "sections",
         nargs="*",
+        default=SECTIONS,
         metavar="SECTION",
         help=f"what to measure: {', '.join(SECTIONS)}; by default everything",
     )
@@ -55,22 +56,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="where section growth saves its picture (default: runs/growth.png)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, times in seconds")
-    args = parser.parse_args(argv)
-    unknown = [name for name in args.sections if name not in SECTIONS]
+    options = vars(parser.parse_args(argv))
+    unknown = [name for name in options["sections"] if name not in SECTIONS]
     if unknown:
         raise UserError(f"no section '{unknown[0]}': expected some of {', '.join(SECTIONS)}")
     from sopa_plugin.benchmarks import run_benchmarks
 
-    report = run_benchmarks(
-        args.sections or list(SECTIONS),
-        args.rounds,
-        args.batches,
-        args.sentences,
-        args.threads,
-        args.clock,
-        args.plot,
-    )
-    print(json.dumps(report.as_json(), indent=2) if args.json else report)
+    as_json = options.pop("json")
+    report = run_benchmarks(**options)
+    print(json.dumps(report.as_json(), indent=2) if as_json else report)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from sopa_plugin.errors import UserError, brief, set_up_logging, visible
 from sopa_plugin.files import RUN_CONFIG, read_json
 from sopa_plugin.registry import (
     ConfigError,
-    build,
     check,
     import_plugins,
     load_config,
@@ -116,9 +115,7 @@ def add_model_options(
 ) -> None:
     """What commands that use a trained model and write a file have.
 
-    Arguments:
-        parser: of the command.
-        device: where the model runs by default, in words; None where that is not to be chosen.
+    In words, `device` is where the model runs by default; None where that is not to be chosen.
     """
     parser.add_argument("-f", "--force", action="store_true", help="replace the FILE that is there")
     if device is not None:
@@ -225,22 +222,21 @@ def whole_number(at_least: int) -> Callable[[str], int]:
     return parse
 
 
-def build_from_file(
+def read_config(
     kind: Any,
     path: str,
-    overrides: Sequence[str] = (),
-    packages: Sequence[str] = (),
+    overrides: Sequence[str],
+    packages: Sequence[str],
     validate: bool = False,
-) -> Any:
-    """What the config of a file describes; `ConfigError` names the file, with every problem.
+) -> dict[str, Any]:
+    """The config of a file; `ConfigError` names the file, with every problem.
 
     To `validate` is to have the files looked for that it names.
     """
     import_plugins(packages)
     config = load_config(path, overrides, kind)
-    if validate and (problems := [*check(kind, config), *missing_files(kind, config)]):
+    problems = check(kind, config)
+    problems += missing_files(kind, config) if validate else []
+    if problems:
         raise ConfigError(problems, source=path)
-    try:
-        return build(kind, config)
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=path) from error
+    return config

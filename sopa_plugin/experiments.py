@@ -8,12 +8,13 @@ from pathlib import Path
 
 from sopa_plugin.cli import (
     add_config_options,
-    build_from_file,
     make_parser,
+    read_config,
     run_command,
     whole_number,
 )
 from sopa_plugin.errors import log_experiments_alone, require
+from sopa_plugin.registry import build
 
 BUDGET = "SOPA_BUDGET"
 
@@ -79,16 +80,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.budget is not None:
         os.environ[BUDGET] = args.budget
+    require("optuna", "an experiment")
     from sopa_plugin.comparisons import Description, Runner, write_report
     from sopa_plugin.comparisons.report import keep_in
     from sopa_plugin.comparisons.runner import default_workers
 
     log_experiments_alone()
     packages = args.include_package
-    description = build_from_file(Description, args.description, args.override, packages)
+    config = read_config(Description, args.description, args.override, packages)
     if args.validate:
         print(f"{args.description}: no problems found")
         return
+    description = build(Description, config)
     if description.has_curve:
         require("matplotlib.figure", "the curves")  # not only when a cell is done
     folder, source = Path(args.serialization_dir), Path(args.description)

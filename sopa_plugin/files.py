@@ -104,7 +104,7 @@ def parse_json(text: str) -> Any:
     try:
         value = json.loads(
             text,
-            object_pairs_hook=_without_duplicates,
+            object_pairs_hook=unique_keys,
             parse_float=_finite,
             parse_int=_integer,
             parse_constant=_finite,
@@ -122,7 +122,8 @@ def _items(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, each of whose keys comes once; else `ValueError`."""
     table = dict(pairs)
     if len(table) < len(pairs):
         keys = [key for key, _ in pairs]

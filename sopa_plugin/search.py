@@ -9,13 +9,13 @@ from pathlib import Path
 
 from sopa_plugin.cli import (
     add_config_options,
-    build_from_file,
     make_parser,
+    read_config,
     run_command,
     whole_number,
 )
 from sopa_plugin.errors import log_experiments_alone, require
-from sopa_plugin.registry import import_plugins, load_config
+from sopa_plugin.registry import build, import_plugins, load_config
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--validate", action="store_true", help="check the space and stop")
     add_config_options(parser, "base.trainer.num_epochs=30")
     args = parser.parse_args(argv)
+    require("optuna", "a search")
     from sopa_plugin.comparisons import Search, run_search, write_search_report
     from sopa_plugin.training import Experiment
 
@@ -71,11 +72,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     changes = [f"base={json.dumps(base)}"] if base else []
     changes += [f"num_trials={args.num_trials}"] if args.num_trials else []
     changes += args.override
-    search = build_from_file(Search, args.space, changes, packages, args.validate)
+    config = read_config(Search, args.space, changes, packages, args.validate)
     if args.validate:
         print(f"{args.space}: no problems found")
         return
     require("matplotlib.pyplot", "the pictures of a search")  # not only when all is done
+    search = build(Search, config)
     name = Path(args.space).stem + (f"-{Path(args.base).stem}" if args.base else "")
     folder = Path(args.serialization_dir or Path("runs", "search", name))
     workers = args.workers if args.workers > 1 else 0

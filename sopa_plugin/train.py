@@ -6,15 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.cli import add_config_options, make_parser, run_command
-from sopa_plugin.registry import (
-    ConfigError,
-    check,
-    fill_defaults,
-    import_plugins,
-    load_config,
-    missing_files,
-)
+from sopa_plugin.cli import add_config_options, make_parser, read_config, run_command
+from sopa_plugin.registry import fill_defaults
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -48,12 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     from sopa_plugin.training import Experiment, run_experiment
 
-    import_plugins(args.include_package)
-    config = load_config(args.config, args.override, Experiment)
-    problems = check(Experiment, config)
-    problems += missing_files(Experiment, config) if args.validate else []
-    if problems:
-        raise ConfigError(problems, source=args.config)
+    given = args.config, args.override, args.include_package
+    config = read_config(Experiment, *given, args.validate)
     if args.print_config:
         print(json.dumps(fill_defaults(Experiment, config), indent=2))
     elif args.validate:

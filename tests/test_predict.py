@@ -189,7 +189,11 @@ def test_a_line_is_answered_before_the_next_is_written() -> None:
         (b'{"text": "a"}\n{"text": "b", "n": NaN}\n', None, "input:2: .*NaN"),
         (b'{"message": "a"}\n', None, "input:1: .*'message'. Give --text-column"),
         (b'{"text": 1}\n', None, "input:1: 'text' is not text: 1"),
-        (b'{"text": "a"}\n{"text": "b", "text": "c"}\n', None, "input:2: .*key comes twice"),
+        (
+            b'{"text": "a"}\n{"text": "b", "text": "c"}\n',
+            None,
+            "input:2: .*key 'text' is given twice",
+        ),
     ],
 )
 def test_a_faulty_line_is_named_and_those_before_it_are_answered(

@@ -256,11 +256,9 @@ def check_picture(file: Path) -> None:
 def draw_growth(
     curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], file: str | Path
 ) -> None:
-    """Draws time over size, both in logarithms, one panel for each of the curves.
+    """Draws time over size, both in logarithms.
 
-    Arguments:
-        curves: sizes and seconds, by the name of what has that size.
-        file: a PNG, or another format that matplotlib knows by its ending.
+    Each of the curves (sizes and seconds, by the name of what has that size) has a panel.
     """
     figures = require("matplotlib.figure", _WHAT)
     figure = figures.Figure(figsize=(3.2 * len(curves), 3.2), layout="constrained")

@@ -67,8 +67,7 @@ class ModelEntry(DataEntry):
     """A model that is compared.
 
     Attributes:
-        name: how files call it.
-        title: how tables call it.
+        name, title: as of a `DataEntry`.
         config: what of an experiment's config belongs to it: `model`, `trainer`; what it has in
             common with the data set's is the model's.
         parameters: what its search varies.
@@ -210,11 +209,10 @@ class Description:
         for cell in self.cells():
             base = self.config(cell, self.seeds[0])
             parameters, tuning = self.models[cell.model].parameters, self.tuning
-            search = Search(base, {}, num_trials=1, metric=tuning.metric)
+            search = Search(base, {}, 1, tuning.metric)
             if parameters and tuning.num_trials:
-                search = Search(
-                    base, parameters, tuning.num_trials, tuning.metric, seed=tuning.seed
-                )
+                trials = tuning.num_trials
+                search = Search(base, parameters, trials, tuning.metric, seed=tuning.seed)
             plans.append(Plan(cell.name, search, self.seeds, draws_subset=cell.size is not None))
         return plans
 

@@ -37,9 +37,7 @@ Rows = list[list[Entry]]
 """A table; the first row is the head, and the first entries are titles."""
 
 
-def write_report(
-    description: Description, cells: Sequence[CellRuns], folder: Path
-) -> dict[Cell, CellSummary]:
+def write_report(description: Description, cells: Sequence[CellRuns], folder: Path) -> None:
     """Writes `table.md`, `.tex` and `.json`, `best/`, and `curve.png` and `.svg` if there is one.
 
     What is not finished yet is left open. The figures depend on the results alone, so a comparison
@@ -64,21 +62,14 @@ def write_report(
     if description.has_curve and summaries:
         files = [folder / f"curve.{ending}" for ending in ("png", "svg")]
         draw_curves(description, summaries, files)
-    return summaries
 
 
 def keep_in(file: Path, source: Path, description: Description, cells: Sequence[CellRuns]) -> None:
-    """Brings what a Markdown file shows of a comparison up to date.
+    """Brings what a Markdown file shows of the comparison that `source` describes up to date.
 
     Of `table.jsonnet` that is whatever stands between a line `<!-- table.accuracy -->` (or
     `.differences`, `.parameters`, `.curve`) and the next line `<!-- end -->`; the picture of the
     curve is beside `table.jsonnet`.
-
-    Arguments:
-        file: the Markdown file.
-        source: that of the description.
-        description: the comparison.
-        cells: what is known of its cells.
 
     Raises `UserError` if nothing in the file is of this comparison.
     """
@@ -291,9 +282,7 @@ def latex(rows: Rows) -> str:
 def write_search_report(study: Study, folder: Path) -> None:
     """Writes `best.json`, `trials.md`, `trials.json`, `history.png` and `parameters.png`.
 
-    Arguments:
-        study: with at least one complete trial.
-        folder: where to.
+    The `study` has at least one complete trial.
     """
     names = list(study.search.parameters)
     head = [f"dev {study.search.metric[1:]}", "dev accuracy", "test accuracy", "epochs", "seconds"]
@@ -356,12 +345,8 @@ def draw_curves(description: Description, summaries: Summaries, files: list[Path
     """One panel a data set, one line a model; bars are the deviation over the seeds.
 
     Published figures are thin dashed lines of the same colour. Of models that name a `line`, each
-    is a point of it, over the number of its patterns' states.
-
-    Arguments:
-        description: the comparison.
-        summaries: the cells that are finished.
-        files: where to save, each in the format of its ending.
+    is a point of it, over the number of its patterns' states. Each of the `files` has the format
+    of its ending.
     """
     matplotlib = require("matplotlib", "a picture")
     figures = require("matplotlib.figure", "a picture")
@@ -372,6 +357,8 @@ def draw_curves(description: Description, summaries: Summaries, files: list[Path
         panels = figure.subplots(1, len(description.data), squeeze=False)
         draw = _draw_states if description.lines else _draw_panel
         for panel, data in zip(panels[0], description.data, strict=True):
+            panel.set_xscale("log")
+            panel.grid(alpha=0.3)
             draw(panel, description, summaries, data)
         panels[0][0].set_ylabel("test accuracy (%)")
         panels[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1))
@@ -387,31 +374,19 @@ def _draw_panel(panel: Any, description: Description, summaries: Summaries, data
     sizes: dict[int | None, int] = {each: each for each in description.sizes if each is not None}
     sizes |= {each.cell.size: each.training_examples for each in finished}
     for number, (model, entry) in enumerate(description.models.items()):
-        points = [each for each in finished if each.cell.model == model]
-        colour = f"C{number}"
+        of_model = [each for each in finished if each.cell.model == model]
+        points = [(each.training_examples, each) for each in of_model]
         if points:
-            panel.errorbar(
-                [each.training_examples for each in points],
-                [each.mean for each in points],
-                [each.deviation or 0 for each in points],
-                color=colour,
-                marker=MARKERS[number % len(MARKERS)],
-                capsize=2,
-                label=entry.title,
-            )
+            _draw_line(panel, number, entry.title, points)
         if description.published is not None:
-            accuracies = {
-                x: description.published.accuracy(model, data, size) for size, x in sizes.items()
-            }
-            published = [(x, y) for x, y in accuracies.items() if y is not None]
-            panel.plot([x for x, _ in published], [y for _, y in published], "--", c=colour, lw=0.8)
+            found = {x: description.published.accuracy(model, data, n) for n, x in sizes.items()}
+            known = {x: y for x, y in found.items() if y is not None}
+            panel.plot([*known], [*known.values()], "--", c=f"C{number}", lw=0.8)
     if description.published is not None:
         panel.plot([], [], "--", c="gray", lw=0.8, label=description.published.title)
-    panel.set_xscale("log")
     panel.set_xticks(list(sizes.values()), [f"{each:,}" for each in sizes.values()])
     panel.minorticks_off()
     panel.set_xlabel(f"training examples ({description.data[data].title})")
-    panel.grid(alpha=0.3)
 
 
 def _draw_states(panel: Any, description: Description, summaries: Summaries, data: str) -> None:
@@ -422,17 +397,21 @@ def _draw_states(panel: Any, description: Description, summaries: Summaries, dat
         for states, each in points:
             title = description.models[each.cell.model].title
             panel.annotate(title, (states, each.mean), (4, 4), textcoords="offset points", size=7)
-        panel.errorbar(
-            [states for states, _ in points],
-            [each.mean for _, each in points],
-            [each.deviation or 0 for _, each in points],
-            color=f"C{number}",
-            marker=MARKERS[number % len(MARKERS)],
-            capsize=2,
-            label=line,
-        )
-    panel.set_xscale("log")
+        _draw_line(panel, number, line, points)
     panel.xaxis.set_major_formatter("{x:g}")
     panel.margins(x=0.25)  # for the titles
     panel.set_xlabel(f"states of all patterns ({description.data[data].title})")
-    panel.grid(alpha=0.3)
+
+
+def _draw_line(
+    panel: Any, number: int, title: str, points: Sequence[tuple[float, CellSummary]]
+) -> None:
+    panel.errorbar(
+        [x for x, _ in points],
+        [each.mean for _, each in points],
+        [each.deviation or 0 for _, each in points],
+        color=f"C{number}",
+        marker=MARKERS[number % len(MARKERS)],
+        capsize=2,
+        label=title,
+    )

@@ -18,11 +18,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import joblib
 from filelock import FileLock, Timeout
 
 from sopa_plugin.comparisons.space import Search
 from sopa_plugin.comparisons.study import Outcome, Result, Storage, Study, result_of
-from sopa_plugin.errors import UserError, require
+from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.registry import import_plugins
 
@@ -58,10 +59,6 @@ class CellRuns:
     """What is known of a cell: its search, and then its best config with the other seeds.
 
     Each of these is a study with a single trial, so that processes share them as they share trials.
-
-    Arguments:
-        plan: what is to be run.
-        storage: where it is kept.
     """
 
     def __init__(self, plan: Plan, storage: Storage) -> None:
@@ -149,6 +146,9 @@ class Runner:
         self.storage = Storage(folder, url)
         self.cells = [CellRuns(each, self.storage) for each in plans]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Runner, (self.plans, self.folder, self.url, self.packages)
+
     def redo(self, pattern: str) -> None:
         """Forgets all that is known of the cells of a name, as in `sst.*`, to run them again.
 
@@ -214,10 +214,7 @@ class Runner:
                 torch.set_num_threads(threads)
 
     def _in_processes(self, workers: int, missing: int) -> Iterator[Outcome | None]:
-        joblib = require("joblib", "work in several processes")
-        task = joblib.delayed(_run_next_in_worker)(
-            self.plans, self.folder, self.url, tuple(self.packages), gpus()
-        )
+        task = joblib.delayed(_run_next_in_worker)(self, gpus())
         try:
             with joblib.parallel_config("loky", inner_max_num_threads=1):
                 parallel = joblib.Parallel(
@@ -281,7 +278,7 @@ def run_search(
 
 def default_workers() -> int:
     """The GPUs that this process may use or, without any, the cores."""
-    return len(gpus()) or require("joblib", "work in several processes").cpu_count()
+    return len(gpus()) or joblib.cpu_count()
 
 
 def gpus() -> tuple[str, ...]:
@@ -295,15 +292,9 @@ def gpus() -> tuple[str, ...]:
     return tuple(named.split(",") if named else map(str, range(torch.cuda.device_count())))
 
 
-def _run_next_in_worker(
-    plans: Sequence[Plan],
-    folder: Path,
-    url: str | None,
-    packages: tuple[str, ...],
-    gpus: tuple[str, ...],
-) -> Outcome | None:
-    _set_up_worker(folder, packages, gpus)
-    return run_next(Runner(plans, folder, url).cells)
+def _run_next_in_worker(runner: Runner, gpus: tuple[str, ...]) -> Outcome | None:
+    _set_up_worker(runner.folder, tuple(runner.packages), gpus)
+    return run_next(runner.cells)
 
 
 @functools.cache

@@ -7,11 +7,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import optuna
+from optuna.trial import BaseTrial
 
-from sopa_plugin.errors import require
 from sopa_plugin.registry import (
     ConfigError,
     ConfigOf,
@@ -26,8 +27,7 @@ from sopa_plugin.registry import (
 from sopa_plugin.training import Experiment
 from sopa_plugin.training.metrics import ValidationMetric
 
-if TYPE_CHECKING:
-    from optuna.trial import BaseTrial
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 @dataclass(eq=False)
@@ -160,8 +160,6 @@ def trial_seed(seed: int, trial: int) -> int:
 
 def draw(parameters: Parameters, seed: int, trial: int) -> Values:
     """The values that trial number `trial` of a random search tries."""
-    optuna = require("optuna", "a search")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.RandomSampler(seed=trial_seed(seed, trial))
     return suggest(parameters, optuna.create_study(sampler=sampler).ask())
 

@@ -14,22 +14,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import optuna
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
+from optuna.storages import BaseStorage, RDBStorage, journal
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sopa_plugin.comparisons.space import Search, put, suggest, trial_seed
-from sopa_plugin.errors import TrainingFailed, UserError, require
+from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.registry import ConfigError, fill_defaults
 from sopa_plugin.training import Experiment, run_experiment
 from sopa_plugin.training.metrics import Metrics
 from sopa_plugin.training.run_folder import CONFIG, PREDICTIONS, OnEpoch, read_config
-
-if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
-    from optuna.trial import FrozenTrial, Trial
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,6 @@ class Result:
     correct: str
     examples: int
     gold: str
-
-    def dev(self, metric: str) -> float:
-        """The dev figure of a metric as `validation_metric` names it."""
-        return float(self.metrics[f"best_validation_{metric[1:]}"])
 
     def right(self) -> NDArray[np.bool_]:
         """Which test examples it has right, `[examples]`."""
@@ -124,8 +119,6 @@ class Storage:
     """
 
     def __init__(self, folder: Path, url: str | None = None) -> None:
-        optuna = require("optuna", "a search")
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
         for old in (folder / "study.log", *folder.glob("results/*/*.json")):
             if old.is_file():
                 raise UserError(
@@ -146,7 +139,6 @@ class Storage:
     def forget(self, search: Search) -> None:
         """Deletes what is known of a search."""
         with suppress(KeyError):
-            optuna = require("optuna", "a search")
             optuna.delete_study(study_name=search.digest, storage=self.optuna)
 
 
@@ -171,18 +163,18 @@ class Study:
     def __init__(self, search: Search, name: str, storage: Storage) -> None:
         self.search, self.name, self.storage = search, name, storage
         self._final: list[FrozenTrial] | None = None  # once all trials have ended
-        optuna = require("optuna", "a search")
         pruners = {"none": optuna.pruners.NopPruner, "median": optuna.pruners.MedianPruner}
-        options = {
+        options: dict[str, Any] = {
             "study_name": search.digest,
             "storage": storage.optuna,
             "pruner": pruners[search.pruner](),
         }
+        self.optuna: Any
         try:
             self.optuna = optuna.load_study(**options)
         except KeyError:
-            direction = "maximize" if search.metric[0] == "+" else "minimize"
-            self.optuna = optuna.create_study(**options, direction=direction, load_if_exists=True)
+            options["direction"] = "maximize" if search.metric[0] == "+" else "minimize"
+            self.optuna = optuna.create_study(**options, load_if_exists=True)
             self.optuna.set_user_attr("name", name)
             self.optuna.set_user_attr("search", search.settings)
 
@@ -254,7 +246,6 @@ class Study:
 
     def _take(self, held: ExitStack) -> Trial | None:
         """A trial that waits, or a new one, begun and held."""
-        optuna = require("optuna", "a search")
         while True:
             trials = self.trials
             for each in trials:
@@ -263,7 +254,7 @@ class Study:
                         signs.enter_context(self._sign_of_life(each))
                         if self._set_state(each, "RUNNING"):
                             held.enter_context(signs.pop_all())
-                            return optuna.Trial(self.optuna, each._trial_id)  # type: ignore[no-any-return]
+                            return Trial(self.optuna, each._trial_id)
             if len(trials) == self.search.num_trials:
                 return None
             self.optuna.enqueue_trial({})
@@ -295,16 +286,12 @@ class Study:
         self, trial: FrozenTrial | Trial, state: str, values: list[float] | None = None
     ) -> bool:
         """Whether the trial is in this state now, by this process."""
-        optuna = require("optuna", "a search")
         with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another one did it meanwhile
-            wanted = optuna.trial.TrialState[state]
-            return bool(
-                self.optuna._storage.set_trial_state_values(trial._trial_id, wanted, values)
-            )
+            storage = self.optuna._storage
+            return bool(storage.set_trial_state_values(trial._trial_id, TrialState[state], values))
         return False
 
     def _run(self, trial: Trial) -> Outcome:
-        optuna = require("optuna", "a search")
         search, folder = self.search, self.storage.folder / "trials"
         folder /= f"{search.digest}.{trial.number}"
         samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
@@ -323,7 +310,7 @@ class Study:
             if result is None:
                 config = put(search.base, search.parameters, values)
                 result = run_once(config, folder, on_epoch)
-            value = result.dev(search.metric)
+            value = float(result.metrics[f"best_validation_{search.metric[1:]}"])
             if not math.isfinite(value):
                 raise TrainingFailed(f"training diverged: the best dev {search.metric} is {value}")
             with suppress(optuna.exceptions.UpdateFinishedTrialError):
@@ -377,24 +364,20 @@ def _in_words(result: Result) -> str:
 
 
 def _open_database(url: str) -> BaseStorage:
-    storages = require("optuna.storages", "a search")
     try:
         with warnings.catch_warnings():  # heartbeats are an experimental feature of Optuna's
             warnings.simplefilter("ignore")
-            return storages.RDBStorage(  # type: ignore[no-any-return]
-                url, heartbeat_interval=HEARTBEAT, grace_period=3 * HEARTBEAT
-            )
+            return RDBStorage(url, heartbeat_interval=HEARTBEAT, grace_period=3 * HEARTBEAT)
     except Exception as error:  # whatever SQLAlchemy makes of a wrong URL
         raise UserError(f"--storage {url}: cannot be opened ({error})") from error
 
 
 def _open_journal(file: Path) -> BaseStorage:
-    journal = require("optuna.storages.journal", "a search")
     lock = journal.JournalFileOpenLock(str(file))
     _cut_half_line(file, lock)
     try:
         backend = journal.JournalFileBackend(str(file), lock_obj=lock)
-        return journal.JournalStorage(backend)  # type: ignore[no-any-return]
+        return journal.JournalStorage(backend)
     except (ValueError, KeyError) as error:
         raise UserError(
             f"{file}: damaged ({error}); mend it, or delete it to begin anew"

@@ -90,12 +90,7 @@ def too_small(description: Description, cells: Sequence[CellRuns]) -> list[Cell]
 
 
 def summarize(description: Description, cells: Sequence[CellRuns]) -> dict[Cell, CellSummary]:
-    """Every cell that is finished, in order, but those that are `too_small`.
-
-    Arguments:
-        description: of the comparison.
-        cells: what is known of its cells, in their order.
-    """
+    """Every cell that is finished, in order, but those that are `too_small`."""
     runs = dict(zip(description.cells(), cells, strict=True))
     results = {cell: each.results for cell, each in runs.items()}
     summaries = {}
@@ -160,7 +155,7 @@ def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> D
 
 
 def paired_bootstrap(
-    first: NDArray[np.bool_], second: NDArray[np.bool_], resamples: int = RESAMPLES, seed: int = 0
+    first: NDArray[np.bool_], second: NDArray[np.bool_], resamples: int = RESAMPLES
 ) -> Difference:
     """Compares two models on the same test examples with the same seeds.
 
@@ -172,13 +167,12 @@ def paired_bootstrap(
     Arguments:
         first, second: which seeds have which examples right, `[seeds, examples]`, both alike.
         resamples: how often to resample.
-        seed: of the resampling.
     """
     differences = first.astype(int) - second.astype(int)
     seeds, examples = differences.shape
     # Examples on which the seeds differ alike are one kind: to resample is to draw their numbers.
     kinds, numbers = np.unique(differences, axis=1, return_counts=True)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     resampled = np.empty(resamples)
     for some in np.array_split(resampled, -(-resamples * len(numbers) // _AT_ONCE)):
         drawn = random.multinomial(examples, numbers / examples, size=len(some))

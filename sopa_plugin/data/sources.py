@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, AnyStr, TextIO
 
 from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.files import unique_keys
 
 HEAD = 2**20
 """Characters (or bytes) in which a file whose lines end at `\\n` has one."""
@@ -162,14 +163,6 @@ def encoding_problem(name: str) -> str | None:
         return None
     except (LookupError, ValueError):
         return f"expected one like 'utf-8' or 'latin-1', found {shortened(name)}"
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, each of whose keys comes once."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key comes twice")
-    return found
 
 
 def _numbered_cells(path: Path, delimiter: str, encoding: str) -> Iterator[tuple[int, list[str]]]:

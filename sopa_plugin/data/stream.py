@@ -37,10 +37,9 @@ from sopa_plugin.data.sources import (
     read_cells,
     read_header,
     read_lines,
-    unique_keys,
 )
 from sopa_plugin.errors import UserError, listed, require, shortened
-from sopa_plugin.files import is_same_file
+from sopa_plugin.files import is_same_file, unique_keys
 
 FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
 BLOCK = 2**18  # bytes read at once: some thousand sentences

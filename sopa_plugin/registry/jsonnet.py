@@ -172,17 +172,18 @@ def _strange(rest: str) -> str:
 def _from_jsonnet(file: Path, text: str) -> Any:
     _jsonnet = require("_jsonnet", f"{file}: Jsonnet (not JSON)", extra=None)
 
-    def evaluate() -> str:
+    def evaluate() -> tuple[str, str]:
         # jsonnet 0.22 takes two parameter names of several letters for one: so ('n', 'd')
-        answer = _jsonnet.evaluate_snippet(
-            str(file),
-            text,
-            import_callback=_imported,
-            native_callbacks={"env": (("n", "d"), environment)},
-        )
+        native = {"env": (("n", "d"), environment)}
+        try:
+            answer = _jsonnet.evaluate_snippet(
+                str(file), text, import_callback=_imported, native_callbacks=native
+            )
+        except RuntimeError as error:
+            return "", str(error)
         if len(answer) > _MOST_TEXT:
-            raise RuntimeError(f"makes a config of {len(answer)} characters, which is too much")
-        return answer  # type: ignore[no-any-return]
+            return "", f"makes a config of {len(answer)} characters, which is too much"
+        return answer, ""
 
     answer, fault = _bounded(evaluate)
     if fault:
@@ -205,16 +206,13 @@ def _imported(folder: str, name: str) -> tuple[str, bytes]:
         raise ValueError(str(error)) from error
 
 
-def _bounded(evaluate: Callable[[], str]) -> tuple[str, str]:
-    """The answer of `evaluate` or its `RuntimeError`, in a child that may take so much memory only.
+def _bounded(evaluate: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """The answer and the fault of `evaluate`, in a child that may take so much memory only.
 
     Jsonnet ends the process where memory does.
     """
     if sys.platform == "win32":
-        try:
-            return evaluate(), ""
-        except RuntimeError as error:
-            return "", str(error)
+        return evaluate()
     import faulthandler
     import resource
 
@@ -230,12 +228,9 @@ def _bounded(evaluate: Callable[[], str]) -> tuple[str, str]:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            try:
-                answer = evaluate(), ""
-            except RuntimeError as error:
-                answer = "", str(error)
+            answer = json.dumps(evaluate()).encode()
             with os.fdopen(writing, "wb") as pipe:
-                pipe.write(json.dumps(answer).encode())
+                pipe.write(answer)
         finally:
             os._exit(0)
     os.close(writing)

@@ -120,7 +120,12 @@ DRAWS = {
 
 Results are kept by trial, so these stay as they are.
 """
-LIKE = {"sopa_minilm": "sopa", **{f"{name}_whitened": name for name in DRAWS}}
+LIKE = {
+    "sopa_minilm": "sopa",
+    "sopa_log": "sopa",
+    "sopa_sum_product": "sopa",
+    **{f"{name}_whitened": name for name in DRAWS},
+}
 """Spaces with the values of another one."""
 SPACES = load_config(CONFIGS / "lib" / "spaces.libsonnet")
 

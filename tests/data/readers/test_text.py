@@ -438,7 +438,7 @@ def test_columns_of_another_type(column: str, values: list, message: str, tmp_pa
     ("line", "message"),
     [
         ('{"text": "a", "label": ' + "[" * 10**5, "expected one JSON object a line, found '{"),
-        ('{"text": "a", "text": "b", "label": 1}', "a key comes twice"),
+        ('{"text": "a", "text": "b", "label": 1}', "key 'text' is given twice"),
         ('{"text": "a", "label": NaN}', "expected a label"),
         ('{"text": "\\ud800", "label": 1}', "half of a surrogate pair"),
         ('{"text": "a", "label": {"b": "' + "c" * 3_000_000 + '"}}', "expected a label"),
