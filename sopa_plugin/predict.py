@@ -24,7 +24,7 @@ from sopa_plugin.cli import (
     run_command,
     whole_number,
 )
-from sopa_plugin.errors import UserError, listed
+from sopa_plugin.errors import UserError, listed, visible
 from sopa_plugin.files import (
     check_folder,
     identity_of,
@@ -92,9 +92,13 @@ def predict_stream(
     """Writes the `documents` with their answers to `output`.
 
     Memory does not grow with the input. By one worker what has been read is answered at once, so a
-    slow writer need not wait.
+    slow writer need not wait. A terminal is shown the characters that it would obey.
     """
+    shown = output.isatty()
     for written in documents.answered(partial(probabilities, model), model.labels, workers):
+        if shown:
+            text = written.decode(errors="replace").replace("\r\n", "\n")
+            written = visible(text, keep="\n\t").encode()
         output.write(written)
         output.flush()
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow
@@ -19,6 +19,7 @@ import pytest
 from pyarrow import parquet
 
 from sopa_plugin import explain, predict
+from sopa_plugin.api import load_predictor
 from sopa_plugin.data.stream import ROWS, open_documents
 from sopa_plugin.errors import UserError
 from sopa_plugin.training import run_experiment
@@ -337,3 +338,25 @@ def test_explain_reads_the_same(
         explain.main([str(run), "document", "-i", str(file), "--text-column", "text"])
     explain.main([str(run), "patterns", "--lines", str(file), "--format", "json"])
     assert json.loads(capsys.readouterr().out)["documents"] == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such terminal")
+def test_a_terminal_is_shown_what_it_would_obey(run: Path) -> None:
+    """As pictures; a pipe and a file have the bytes."""
+    content = "message,id\r\ngood \x1b[2J\x9b31m \u202egood,\x07\r\n".encode()
+    model = load_predictor(run)
+
+    def written(output: BinaryIO) -> None:
+        with open_documents(io.BytesIO(content), "in.csv", text_column="message") as documents:
+            predict.predict_stream(model, documents, output)
+
+    written(kept := io.BytesIO())
+    assert kept.getvalue().splitlines()[1].startswith(content.splitlines()[1])
+    terminal, end = os.openpty()
+    with os.fdopen(end, "wb") as output:
+        written(output)
+        shown = os.read(terminal, 4096).decode()
+    os.close(terminal)
+    header, row = shown.splitlines()
+    assert header.startswith("message,id,label,")
+    assert row.startswith("good ␛[2J\ufffd31m \ufffdgood,␇,")

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,14 @@ from sopa_plugin.files import (
     check_sizes,
     write_digests,
 )
-from sopa_plugin.registry import check_imported, imported_only, imported_plugins
+from sopa_plugin.registry import (
+    Bound,
+    NonNegativeInt,
+    check,
+    check_imported,
+    imported_only,
+    imported_plugins,
+)
 from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa.cpu import document_scores
 from sopa_plugin.wfsa.kernels.elementwise import log_sigmoid
@@ -75,15 +82,15 @@ class Settings:
     """
 
     labels: Sequence[str]
-    head: Mapping[str, Any]
+    head: Mapping[str, Any] | str
     semiring: str
-    lengths: Sequence[int]
+    lengths: Sequence[Annotated[int, Bound(at_least=2)]]
     options: Sequence[bool]
-    boundary_width: int
-    boundary_places: Sequence[int]
+    boundary_width: NonNegativeInt
+    boundary_places: tuple[NonNegativeInt, NonNegativeInt]
     exponential: bool
     relu: bool
-    rules: Sequence[int | None]
+    rules: Sequence[Annotated[int, Bound(at_least=-1)] | None]
 
     @property
     def head_type(self) -> str:
@@ -140,12 +147,20 @@ class CompiledClassifier:
         self.class_log_prior = weights["class_log_prior"]
         found = self.table.shape[1:], self.epsilon.shape, self.class_log_prior.shape
         expected = (self.layout.num_scores,), (self.layout.num_epsilons,), (len(self.labels),)
-        if found != expected or settings.semiring not in SEMIRINGS:
-            raise ValueError(f"arrays {found} in {settings.semiring}, expected {expected}")
+        if found != expected or self.table.dtype != np.float32:
+            raise ValueError(f"arrays {found} of {self.table.dtype}, expected {expected}")
+        if settings.semiring not in SEMIRINGS or len(settings.options) != len(self.layout.options):
+            raise ValueError(f"{settings.semiring}, options {settings.options}")
         if settings.boundary_width >= self.layout.max_length:
             raise ValueError(f"{settings.boundary_width} boundary tokens")
-        if words.num_ids > len(self.table):
-            raise ValueError(f"{words.num_ids} words, but {len(self.table)} rows")
+        if len(settings.rules) != self.layout.num_patterns:
+            raise ValueError(f"rules of {len(settings.rules)} patterns")
+        places = settings.boundary_places if settings.boundary_width else ()
+        behind = range(words.num_ids, len(self.table))
+        if words.num_ids > len(self.table) or not all(each in behind for each in places):
+            raise ValueError(
+                f"{words.num_ids} words, boundary tokens at {places}, {len(self.table)} rows"
+            )
         self._head = _head(settings, weights)
 
     @classmethod
@@ -408,14 +423,16 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
         check_imported(record["plugins"], str(file))
         check_labels(record["labels"], str(file))
         words = _words(arrays, record["words"])
-        settings = Settings(**{key: record[key] for key in _SETTINGS})
+        given = {key: record[key] for key in _SETTINGS}
+        if problems := check(Settings, given):
+            raise ValueError(problems[0])
+        settings = Settings(**given)
         for name, config in vars(settings).items():
             check_sizes(config, (each.shape for each in arrays.values()), f"{file}: {name}")
         with imported_only():
             compiled = CompiledClassifier(settings, words, arrays)
         # what does not fit together is found by using it
-        compiled.logits(np.zeros(1, np.int64), np.array([0, 1]))
-        words.encode(["a 1 \ufffc"])
+        compiled.log_probabilities(["a 1 \ufffc", ""])
         if isinstance(words, WithUnknown):
             compiled.logits(*words.every_kind())
     except UserError:

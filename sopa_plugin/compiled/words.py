@@ -111,6 +111,8 @@ class Words:
         self.num_ids = len(self.words)
         if not 0 <= unknown < self.num_ids:
             raise ValueError(f"unknown: expected one of {self.num_ids} words, found {unknown}")
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(f"max_tokens: expected 1 at least, found {max_tokens}")
         self.unknown = unknown
         self.lowercase = lowercase
         self.max_tokens = max_tokens

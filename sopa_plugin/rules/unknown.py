@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords, character_ngrams
-from sopa_plugin.errors import UserError
 from sopa_plugin.rules.tokens import TokenTest
 
 MOST_OPEN = 8
@@ -164,17 +163,20 @@ class UnknownWords:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> UnknownWords:
-        """What `to_json` wrote; raises `UserError` for what it would not have written."""
+        """What `to_json` wrote.
+
+        Raises:
+            ValueError: it would not have written that.
+        """
         try:
             tests = [TokenTest.from_json(test) for test in given["tests"]]
             rows = {str(answers): int(row) for answers, row in given["rows"].items()}
-            if not rows or any(len(answers) != len(tests) for answers in rows):
-                raise ValueError("answers that are not of its tests")
             ngram_buckets = int(given.get("ngram_buckets", 0))  # absent from earlier models
-            if ngram_buckets < 0:
-                raise ValueError(f"{ngram_buckets} n-grams")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"a saved tokenizer's rules cannot be read ({error})") from error
+            fits = rows and all(len(answers) == len(tests) for answers in rows)
+            if not fits or min(ngram_buckets, *rows.values()) < 0:
+                raise ValueError("answers that are not of its tests, or numbers below 0")
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(f"a saved tokenizer's rules cannot be read ({error})") from error
         return cls(Questions(tests), rows, ngram_buckets)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import numpy as arrays
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -410,3 +413,100 @@ def test_predict_uses_it_and_says_the_same_without(
     for ours, expected in zip(by_table, plain, strict=True):
         assert ours["label"] == expected["label"]
         assert ours["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)
+
+
+Change = Callable[[dict[str, Any], dict[str, Any]], Any]
+
+
+def cut(name: str) -> Change:
+    return lambda _, each: each.update({name: each[name][:-1].copy()})
+
+
+def of_type(name: str, kind: Any) -> Change:
+    return lambda _, each: each.update({name: each[name].astype(kind)})
+
+
+OUT_OF_PLACE: dict[str, Change] = {
+    "boundary-token-behind": lambda record, _: record.update(boundary_places=[5000, 5001]),
+    "boundary-token-before": lambda record, _: record.update(boundary_places=[-1, -1]),
+    "boundary-token-a-word": lambda record, _: record.update(boundary_places=[0, 1]),
+    "boundary-token-of-three": lambda record, _: record["boundary_places"].append(3),
+    "boundary-width": lambda record, _: record.update(boundary_width=50),
+    "boundary-width-negative": lambda record, _: record.update(boundary_width=-1),
+    "boundary-width-true": lambda record, _: record.update(boundary_width=True),
+    "length": lambda record, _: record.update(lengths=[*record["lengths"][:-1], 9]),
+    "length-1": lambda record, _: record.update(lengths=[1, *record["lengths"][1:]]),
+    "lengths-of-floats": lambda record, _: record.update(lengths=[*map(float, record["lengths"])]),
+    "length-nan": lambda record, _: record.update(lengths=[float("nan"), *record["lengths"][1:]]),
+    "a-pattern-more": lambda record, _: record["lengths"].append(record["lengths"][-1]),
+    "options": lambda record, _: record.update(options=[True, True, True, True, True]),
+    "options-four": lambda record, _: record["options"].pop(),
+    "rule-of-no-pattern": lambda record, _: record["rules"].append(0),
+    "semiring": lambda record, _: record.update(semiring="tropical"),
+    "unknown": lambda record, _: record["words"].update(unknown=10**6),
+    "unknown-negative": lambda record, _: record["words"].update(unknown=-1),
+    "max-tokens": lambda record, _: record["words"].update(max_tokens=-1),
+    "row": lambda record, _: record["words"]["unknown_words"].update(rows={"": 10**6}),
+    "row-negative": lambda record, _: record["words"]["unknown_words"].update(rows={"": -(2**63)}),
+    "row-infinite": lambda record, _: record["words"]["unknown_words"].update(rows={"": 1e400}),
+    "buckets": lambda record, _: record["words"]["unknown_words"].update(ngram_buckets=10**6),
+    "words": lambda _, each: each.update(words=np.frombuffer(b"a\nb\n" * 99, np.uint8)),
+    "table-cut": lambda _, each: each.update(table=each["table"][:3].copy()),
+    "table-of-doubles": of_type("table", np.float64),
+    "table-of-integers": of_type("table", np.int32),
+    **{f"{name}-cut": cut(name) for name in ("epsilon", "class_log_prior", "head.output.bias")},
+    **{f"{name}-cut": cut(f"unknown.{name}") for name in ("vectors", "ngrams", "weight", "bias")},
+    "weight-of-doubles": of_type("unknown.weight", np.float64),
+}
+LOADED = """
+import faulthandler, sys
+from pathlib import Path
+from sopa_plugin.compiled import load_compiled
+from sopa_plugin.errors import UserError
+
+faulthandler.enable()
+for folder in sorted(Path(sys.argv[1]).iterdir()):
+    print(folder.name, end=" ", flush=True)
+    try:
+        load_compiled(folder).predict(["a good film", "", "zork 7 " * 500])
+        print("predicts", flush=True)
+    except UserError as error:
+        print("damaged" if "or a damaged one" in str(error) else error, flush=True)
+"""
+
+
+def test_what_is_out_of_place_in_a_file_is_found_when_it_is_loaded(tmp_path: Path) -> None:
+    """By one error, in a process that would show a crash."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} 1 2 3 4\n" for word in WORDS))
+    static = {"type": "static", "vectors": str(vectors), "own_rows": True, "ngram_buckets": 30}
+    sopa = {"type": "sopa", "patterns": PATTERNS, "boundary_tokens": True}
+    save_compiled(build(sopa, embedder=static).to_compiled(), tmp_path)
+    with safe_open(tmp_path / "compiled.safetensors", framework="numpy") as opened:
+        record = opened.metadata()["sopa_plugin"]
+        whole = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    for name, change in {"a-whole-one": lambda *_: None, **OUT_OF_PLACE}.items():
+        changed, folder = (json.loads(record), dict(whole)), tmp_path / "all" / name
+        change(*changed)
+        folder.mkdir(parents=True)
+        metadata = {"sopa_plugin": json.dumps(changed[0])}
+        arrays.save_file(changed[1], folder / "compiled.safetensors", metadata)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, tmp_path / "all"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert found == {"a-whole-one": "predicts", **dict.fromkeys(OUT_OF_PLACE, "damaged")}
+
+
+def test_ids_that_a_tokenizer_puts_around_a_text_are_in_the_table(tmp_path: Path) -> None:
+    model = build()
+    model.tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[UNK] $A", special_tokens=[("[UNK]", 10**6)]
+    )
+    save_compiled(model.to_compiled(), tmp_path)
+    with pytest.raises(UserError, match="or a damaged one"):
+        load_compiled(tmp_path)

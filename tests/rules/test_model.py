@@ -423,5 +423,5 @@ def test_words_of_more_predicates_than_are_combined_take_the_nearest_answers() -
     assert unknown.row("x" * 7) == unknown.row("x" * 8) != unknown.row("z" * 14)
     assert UnknownWords.from_json(unknown.to_json()).rows == unknown.rows
     for damaged in ({}, {"tests": [], "rows": {"01": 1}}, {"tests": 3, "rows": []}):
-        with pytest.raises(UserError, match="saved tokenizer's rules cannot be read"):
+        with pytest.raises(ValueError, match="saved tokenizer's rules cannot be read"):
             UnknownWords.from_json(damaged)

@@ -243,6 +243,33 @@ def test_tokens_that_do_not_exist_are_refused(offsets: list[int]) -> None:
         cpu.forward(case.layout, "max_sum", arcs, keep_paths=False)
 
 
+GUARDED = """
+import ctypes, mmap
+import numpy as np
+from sopa_plugin.wfsa import Arcs, Layout, cpu
+
+area = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), mmap.PAGESIZE, 0) == 0
+place = (ctypes.c_float * 6).from_address(start + mmap.PAGESIZE)
+scores, found = np.ctypeslib.as_array(place), np.empty((1, 1), np.float32)
+scores[:] = range(6)
+for loops in False, True:  # one score in a row, and three
+    layout = Layout((2,), self_loops=loops, boundary_loops=loops)
+    rows = scores.reshape(-1, layout.num_scores)
+    arcs = Arcs(rows, np.array([1]), np.array([0, 1]), np.full(1, -np.inf, np.float32))
+    cpu.document_scores(layout, "max_sum", arcs, found)
+    assert found == rows[1, 0], (found, rows)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="guards a page of memory as Linux does")
+def test_nothing_is_read_before_rows_of_few_scores() -> None:
+    """Where vectors are wider than rows, in a process that would crash."""
+    done = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_results_are_bit_equal_for_every_number_of_threads_and_every_run(
     set_threads: Callable[[int], None],
 ) -> None:

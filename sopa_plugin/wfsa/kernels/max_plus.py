@@ -62,10 +62,11 @@ def _run(
     # The score at END after a token, and whether it was reached by an epsilon.
     at_end, ended = np.empty(plan.num_lanes, np.float32), np.empty(plan.num_lanes, np.uint8)
     by_epsilon = np.zeros(plan.num_lanes, np.uint8)
-    # Vectors may begin before the first column: in row 0 before the tensor, so it is copied.
-    row_zero = np.zeros(WIDTH + num_scores, np.float32)
-    for c in range(num_scores if len(scores) > 0 else 0):
-        row_zero[WIDTH + c] = scores[0, c]
+    # Vectors may begin before the first column: in the first rows before the tensor, so these are
+    # copied.
+    first_rows = np.zeros(2 * WIDTH + num_scores, np.float32)
+    for c in range(min(WIDTH + num_scores, scores.size)):
+        first_rows[WIDTH + c] = scores[c // num_scores, c % num_scores]
     step_row = np.zeros(WIDTH + plan.num_states, np.uint8)
     inner = _in_lanes(plan, epsilon, None)
     final = _in_lanes(plan, epsilon, plan.final)
@@ -89,7 +90,8 @@ def _run(
             row = index[m]
             if row < 0 or row >= len(scores):
                 return False
-            x = address(row_zero, WIDTH) if row == 0 else address(scores, row * num_scores)
+            at = row * num_scores
+            x = address(first_rows, WIDTH + at) if at < WIDTH else address(scores, at)
             for k in range(len(plan.epsilon_steps)):
                 s = plan.epsilon_steps[k]
                 stay, skip = load(g, s), load(g, s - stride) + load(inner_at, s)
