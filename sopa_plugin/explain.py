@@ -136,17 +136,18 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--top", type=_COUNT, help="only so many, the first ones")
     patterns.add_argument(
         "--sort",
-        choices=("dev", "precision", "share", "influence"),
-        help="the first patterns are those that dev loses most without (default), that are right "
-        "most often where they fire, that are most often among the largest contributions, or whose "
-        "effect is the strongest",
+        choices=("dev", "accuracy", "precision", "recall", "share", "influence"),
+        help="the first patterns are those without which loss on dev rises most (default) or "
+        "accuracy falls most, that are right most often where they fire, that find most of their "
+        "label's documents, that are most often among the largest contributions, or whose effect "
+        "is the strongest",
     )
     patterns.add_argument("-k", type=_COUNT, default=10, help="phrases of each (default 10)")
     patterns.add_argument(
         "--words",
         type=whole_number(0),
         default=10,
-        help="nearest words of each arc, in json, html and automata (default 10; 0: no arcs)",
+        help="words of each arc, in json, html and automata (default 10; 0: no arcs)",
     )
     patterns.add_argument(
         "--automaton", action="store_true", help="draw automata (html, svg) instead of phrases"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from sopa_plugin.interpret.markup import (
     Picture,
+    columns,
+    fold,
     number,
     padded,
     percent,
@@ -32,7 +34,8 @@ WORDS, LETTERS = 3, 15
 WILDCARD_SHARE = 0.6
 """An arc that is a wildcard to this degree or more is drawn as one."""
 
-RADIUS, SIZE, LINE, LOOP_HEIGHT, MARGIN = 19.0, 12.0, 15.0, 44.0, 14.0
+RADIUS, END, SIZE, LINE, LOOP_HEIGHT, MARGIN = 19.0, 26.0, 12.0, 15.0, 44.0, 14.0
+"""Of a picture: a state's, half the width of START and END, text, its lines, loops, the margin."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,10 @@ class ArcReading:
         wildcard: how much of it is a wildcard, from 0 (one word) to 1 (any word): where scores lie
             between 0 and 1, the mean score of a word; else how little scores differ from word to
             word, against the arc of the same pattern where they differ most.
-        words: the words that score highest, with their scores.
-
-    Words are those of the vocabulary or, where vectors depend on context, of the documents read
-    first.
+        words: the words that score highest, with their scores: of the vocabulary or, where vectors
+            depend on context, of the documents read first.
+        consumed: the words that it consumed where the pattern fires, and how often, the most
+            frequent first; None where that is not known.
     """
 
     arc: str
@@ -57,6 +60,7 @@ class ArcReading:
     bias: float
     wildcard: float = 0.0
     words: tuple[tuple[str, float], ...] = ()
+    consumed: tuple[tuple[str, int], ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The arc as plain values."""
@@ -66,34 +70,44 @@ class ArcReading:
         words = [{"word": word, "score": finite(score)} for word, score in self.words]
         return values | {"bias": finite(self.bias), "wildcard": self.wildcard, "words": words}
 
-    def cells(self, num_states: int) -> tuple[str, str, str, str]:
-        """In words: where the arc leads, its bias, how much of a wildcard it is, its best words."""
+    def cells(self, num_states: int) -> tuple[str, str, str, str, str]:
+        """In words: where it leads, bias, wildcard, what it consumed, the vocabulary's nearest."""
         to = self.state if self.arc == "self_loop" else self.state + 1
         way = f"{state_name(self.state, num_states)} → {state_name(to, num_states)}"
         if self.arc == "epsilon":
-            return way, f"ε {number(self.bias)}", "", ""
+            return way, f"ε {number(self.bias)}", "", "", ""
         words = ", ".join(f"{word} {number(score)}" for word, score in self.words)
-        return way, f"bias {number(self.bias)}", f"∗ {percent(self.wildcard)}", words
+        consumed = ", ".join(f"{word} ×{count}" for word, count in self.consumed or ())
+        wildcard = f"∗ {percent(self.wildcard)}"
+        return way, f"bias {number(self.bias)}", wildcard, consumed, words
 
     @property
     def label(self) -> list[str]:
-        """What stands on the arc: how much of a wildcard it is where it is one, its best words."""
-        words = [shorten(word, LETTERS) for word, _ in self.words[:WORDS]]
+        """What stands on the arc: how much of a wildcard it is where it is one, and its words.
+
+        Those that it consumed most; where that is not known, the vocabulary's nearest.
+        """
+        known = self.words if self.consumed is None else self.consumed
+        words = [shorten(word, LETTERS) for word, _ in known[:WORDS]]
         if self.arc != "epsilon" and self.wildcard >= WILDCARD_SHARE:
             return [f"∗ {percent(self.wildcard)}", *words[: WORDS - 1]]
         return words
 
 
 def arcs_text(arcs: Sequence[ArcReading], num_states: int) -> list[str]:
-    """The arcs for a terminal, one a line."""
+    """The arcs for a terminal: a line each, and below it its words."""
+    lines = []
     rows = [[visible(cell) for cell in arc.cells(num_states)] for arc in arcs]
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    widths[-1:] = [0]
-    return ["  " + "  ".join(map(padded, row, widths)).rstrip() for row in rows]
+    wide = [max(map(columns, cells)) for cells in zip(*rows, strict=True)][:3]
+    for way, bias, wildcard, consumed, words in rows:
+        lines.append("  " + "  ".join(map(padded, (way, bias, wildcard), wide)).rstrip())
+        lines += [fold(f"    consumed: {consumed}", 6)] * bool(consumed)
+        lines += [fold(f"    nearest: {words}", 6)] * bool(words)
+    return lines
 
 
 def automaton(arcs: Sequence[ArcReading], num_states: int) -> Picture:
-    """START, states, END, self-loops above, epsilons dashed below, best words on the arcs.
+    """START, states, END, self-loops above, epsilons dashed below, words on the arcs.
 
     The paper's first figure.
     """
@@ -105,26 +119,29 @@ def automaton(arcs: Sequence[ArcReading], num_states: int) -> Picture:
     gaps = [
         max(
             104.0,
-            widths.get(("main_path", state), 0.0) + 2 * RADIUS + 14,
+            widths.get(("main_path", state), 0.0) + 2 * END + 14,
             sum(widths.get(("self_loop", each), 0.0) for each in (state, state + 1)) / 2 + 14,
         )
         for state in range(num_states - 1)
     ]
-    x = list(accumulate(gaps, initial=MARGIN + 26))
+    x = list(accumulate(gaps, initial=MARGIN + END))
     above = {"self_loop": LOOP_HEIGHT + RADIUS, "main_path": 8.0, "epsilon": 8.0}
     heights = [LINE * len(arc.label) + above[arc.arc] for arc in arcs]
     y = MARGIN + 4 + max([RADIUS, *heights])
-    look = {"radius": RADIUS, "size": SIZE, "line": LINE, "loop_height": LOOP_HEIGHT}
+    look = {"radius": RADIUS, "end": END, "size": SIZE, "line": LINE, "loop_height": LOOP_HEIGHT}
     elements = render("automaton.svg", arcs=arcs, x=x, y=y, **look)
     below = RADIUS + (46 if any(arc.arc == "epsilon" for arc in arcs) else 4) + MARGIN
-    return Picture(x[-1] + 26 + MARGIN, y + below, elements)
+    return Picture(x[-1] + END + MARGIN, y + below, elements)
 
 
 def arcs_of(layout: Layout, pattern: int) -> Iterator[tuple[str, int, int]]:
     """Every arc of a pattern, state by state: its kind, the state that it leaves, its column.
 
-    A column is one of the layout's scores or, for an epsilon, of its epsilons.
+    A column is one of the layout's scores or, for an epsilon, of its epsilons. Left out is an
+    epsilon into END that no match can take: with it one would consume nothing, or end too early.
     """
+    before_end = layout.lengths[pattern] - 2
+    can_end = layout.loops[0] or layout.empty_matches or (layout.final_epsilon and before_end > 0)
     for state in range(layout.lengths[pattern]):
         for kind, blocks in (
             ("main_path", layout.main_path),
@@ -132,13 +149,18 @@ def arcs_of(layout: Layout, pattern: int) -> Iterator[tuple[str, int, int]]:
             ("epsilon", layout.epsilon_arcs),
         ):
             for block in blocks[state : state + 1]:
+                if kind == "epsilon" and state == before_end and not can_end:
+                    continue
                 if block and pattern >= block.first_pattern:
                     yield kind, state, block.origin + pattern
 
 
 @torch.no_grad()
 def read_arcs(
-    subject: Subject, vocabulary: Iterable[tuple[Sequence[str], Tensor]], count: int
+    subject: Subject,
+    vocabulary: Iterable[tuple[Sequence[str], Tensor]],
+    count: int,
+    consumed: Sequence[Mapping[tuple[str, int], Sequence[tuple[str, int]]]] | None = None,
 ) -> list[tuple[ArcReading, ...]]:
     """Every arc of each pattern: main path, self-loops and epsilons, state by state.
 
@@ -147,6 +169,7 @@ def read_arcs(
         vocabulary: words with their vectors `[words, dim]`, some at a time. Of a word that is met
             several times among some, each arc keeps the best score.
         count: words to keep of each arc.
+        consumed: of each pattern, by arc, the words that it consumed; none where it fires nowhere.
     """
     encoder, options = subject.encoder, subject.encoder.options
     layout, algebra = encoder.layout, options.algebra
@@ -191,7 +214,9 @@ def read_arcs(
                 wildcard -= spread[column] / widest
             words = [names[number] for number in which[:, column].tolist()]
             ranked = tuple(zip(words, shown[:, column].tolist(), strict=True))
-            bias = float(of_zero[0, column])
-            yield ArcReading(kind, state, bias, wildcard if scored else 0.0, ranked)
+            bias, took = float(of_zero[0, column]), None
+            if consumed is not None and consumed[pattern]:
+                took = tuple(consumed[pattern][kind, state][:count])
+            yield ArcReading(kind, state, bias, wildcard if scored else 0.0, ranked, took)
 
     return [tuple(read(pattern)) for pattern in range(layout.num_patterns)]

@@ -160,7 +160,7 @@ class Comparison(Explanation):
         """How many labels differ, and how many of them are right."""
         of = f"{len(self.changed):,} of {self.before[f'{self.split}_examples']:,}"
         right = [sum(flip.way[each] == flip.way[0] for flip in self.changed) for each in (2, 1)]
-        told = f": {right[0]:,} become right, {right[1]:,} were"
+        told = f": {right[0]:,} become right, {right[1]:,} were right before"
         told = told if self.changed and self.figures else ""
         return f"another label for {of} {self.split} documents{told}"
 

@@ -310,9 +310,8 @@ class DocumentExplanation(Explanation):
             f"{predicted} {share}{gold}{visible(self.explained)}",
             "",
             *self._bars(color),
-            *self._underlined(color),
-            "",
         ]
+        lines += [*self._underlined(color), ""] if self.tokens else []
         table = [("phrase", "next best")]
         for item in self.shown:
             other = visible(item.instead.phrase) if item.instead else "– its mean"

@@ -306,6 +306,8 @@ class Edited(Comparison):
         if round(points, 6) >= -1:
             return ""
         needed = "" if self._is_rewritten else ": these patterns are needed"
+        if "no_match" in self.edits.values():
+            needed = "; no match is far from any document that occurs (--replacement mean is not)"
         return f"WARNING: dev accuracy falls by {-points:.1f} points{needed}"
 
     @property

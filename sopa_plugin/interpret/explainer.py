@@ -132,8 +132,9 @@ class Explainer:
         Arguments:
             documents: what to read.
             k: phrases of each pattern.
-            words: nearest words of each arc; 0 leaves arcs out. They are of the vocabulary or,
-                where vectors depend on context, of the first documents.
+            words: nearest words of each arc, and of those that it consumed in `labelled`; 0 leaves
+                arcs out. Nearest are those of the vocabulary or, where vectors depend on context,
+                of the first documents.
             labelled: other documents and the numbers of their labels, on which each pattern's use
                 is measured. Without them the strongest effect comes first.
 
@@ -167,7 +168,10 @@ class Explainer:
             effects = scores.effects(self._leave_one_out(), instead)
         alike = self._alike(scores)
         uses = None if labelled is None else self._uses(scores, effects, *labelled)
-        arcs = read_arcs(self.subject, self._vocabulary(sample), words) if words > 0 else None
+        arcs = None
+        if words > 0:
+            consumed = [use.consumed if use.fired else {} for use in uses] if uses else None
+            arcs = read_arcs(self.subject, self._vocabulary(sample), words, consumed)
         documents_read = max(len(scores.scores), 1)
         patterns = [
             PatternReading(

@@ -61,7 +61,7 @@ CONTINUES = "##"
 """How a word piece that goes on with the word before it is written."""
 
 _NARROW = frozenset("iljtfrI.,;:'`|!()[]{}/\\\" -")
-_WIDE = frozenset("mwMW@%&—…▲▼∗↻")
+_WIDE = frozenset("mwMW@%&—…▲▼∗↻\ufffd")
 _NO_PICTURE = [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _NO_PICTURE += [*range(0xD800, 0xE000), 0xFFFE, 0xFFFF]
 _VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}  # ␀ to ␟, ␡
@@ -150,6 +150,7 @@ def class_keys(labels: tuple[str, ...]) -> dict[str, ClassKey]:
 
 def text_width(text: str, size: float) -> float:
     """About how wide `text` is in a sans-serif face of `size` pixels."""
+    text = visible(text)
     joined = [False, *(character == "\u200d" for character in text)]
     pairs = zip(text, joined, strict=False)
     return size * sum(0.0 if after_joiner else _em(character) for character, after_joiner in pairs)

@@ -243,12 +243,12 @@ class Concordance(Explanation):
 
     @property
     def about(self) -> str:
-        """How many places there are."""
+        """In how many documents it fires, and how many of these are wrongly classified."""
         wrong = sum(not place.is_right for place in self.places)
-        fires = f"{self.fires:,} of {self.documents:,} documents"
+        fires = f"fires in {self.fires:,} of {self.documents:,} documents"
         told = f", {wrong:,} of them wrongly classified"
         known = len(self.places) < self.fires or any(place.gold for place in self.places)
-        return f"{self.title}: {fires}" + told * known
+        return fires + told * known
 
     def wrong(self) -> Concordance:
         """Only the places in documents that got another label than their own."""
@@ -270,14 +270,15 @@ class Concordance(Explanation):
         room = max(10, (room - wide) // 2)
         lines = []
         for place, head, phrase in zip(self.places, heads, phrases, strict=True):
-            left, right = visible(place.before)[-room:], visible(place.after)
+            left, right = visible(place.before), visible(place.after)
+            left = shorten(left[::-1], room)[::-1]
             left = " " * (room - columns(left)) + left
             look = side(place.is_right - 0.5)
             middle = padded(shorten(phrase, wide), wide)
             head = paint(padded(head, size), look, color)
             line = f"{head}  {left} {paint(middle, 'strong', color)} {shorten(right, room)}"
             lines.append(line.rstrip())
-        return "\n".join([fold(self.about), *lines])
+        return "\n".join([fold(f"Pattern {self.pattern} {self.about}"), *lines])
 
 
 def _labels(place: Place) -> str:

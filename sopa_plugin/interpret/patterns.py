@@ -12,7 +12,7 @@ from markupsafe import Markup
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import ArcReading, arcs_text, automaton
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.leave_one_out import TOP, Arc, Use
+from sopa_plugin.interpret.leave_one_out import LEAST, TOP, Arc, Use
 from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
@@ -41,10 +41,12 @@ ALIKE = 0.5**0.5
 GLOSS = 3
 """Words of an arc in a pattern's gloss."""
 
-Order = Literal["dev", "precision", "share", "influence"]
+Order = Literal["dev", "accuracy", "precision", "recall", "share", "influence"]
 ORDERS: dict[str, str] = {
     "dev": "what is lost without them",
+    "accuracy": "how much accuracy falls without them",
     "precision": "precision for their label",
+    "recall": "recall of their label",
     "share": "how often they are among the largest contributions",
     "influence": "their effect where they fire",
 }
@@ -92,8 +94,10 @@ class PatternReading:
 
     @property
     def label(self) -> str | None:
-        """The label that the pattern speaks for most."""
-        return max(self.effect, key=lambda label: self.effect[label]) if self.effect else None
+        """The label that the pattern speaks for most; None where it has no effect."""
+        if max(map(abs, self.effect.values()), default=0.0) < LEAST:
+            return None
+        return max(self.effect, key=lambda label: self.effect[label])
 
     @property
     def strength(self) -> float:
@@ -113,7 +117,7 @@ class PatternReading:
     def verdict(self) -> str:
         """The effect in words; empty where no head is read."""
         if self.label is None:
-            return ""
+            return "no class" if self.effect else ""
         return f"{visible(self.label)} {signed(self.strength)}"
 
     @property
@@ -127,6 +131,8 @@ class PatternReading:
         """What the pattern is sorted by, the highest first."""
         if order == "influence" or self.use is None:
             return self.strength
+        if order == "accuracy":
+            return -self.use.accuracy
         return float(getattr(self.use, "loss" if order == "dev" else order))
 
     @property
@@ -143,6 +149,8 @@ class PatternReading:
         ]
         if not use.fired:
             found[1] = "fires nowhere there"
+        elif self.label is None:
+            del found[1]
         return found
 
     @property
@@ -319,9 +327,11 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
 
     @property
     def by_label(self) -> dict[str | None, list[PatternReading]]:
-        """The patterns by the class that they speak for, in the order of the classes."""
-        groups = {label: [each for each in self if each.label == label] for label in self.labels}
-        return {label: some for label, some in groups.items() if some} or {None: list(self)}
+        """The patterns by the class that they speak for, in the order of the classes; None last."""
+        groups = {
+            label: [each for each in self if each.label == label] for label in (*self.labels, None)
+        }
+        return {label: some for label, some in groups.items() if some}
 
     @property
     def duplicates(self) -> list[tuple[float, PatternReading, PatternReading]]:
@@ -434,12 +444,12 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
 
 
 class Automata(PatternsReading):
-    """The same, drawn as automata: states, arcs, and the nearest words on each arc."""
+    """The same, drawn as automata: states, arcs, and the words of each arc."""
 
     template: ClassVar[str] = "automata.html"
 
     def to_text(self, color: bool = False) -> str:
-        """Each pattern's arcs, one a line."""
+        """Each pattern's arcs, a line each, with their words below."""
         parts = []
         for each in self:
             lines = arcs_text(each.arcs, each.num_states)

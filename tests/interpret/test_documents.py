@@ -217,6 +217,8 @@ def test_an_empty_document_is_said_to_be_the_priors() -> None:
     for text in (found.to_text(), found.html_body(), found.to_svg()):
         assert "an empty document: only the model" in text
         assert "phrase" not in text
+    assert "\n\n\n" not in found.to_text()
+    assert "<svg" not in found.html_body()
 
 
 def test_a_file_is_titled_by_its_document() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,22 @@ def test_an_edit_warns_of_a_loss() -> None:
     assert lines[-3] == "another label for 0 of 200 dev documents"
     assert edited(0.785).warning in edited(0.785).to_html()
     assert edited(0.79).warning == ""
+    blocked = replace(edited(0.785), edits={"2-1": "no_match"})
+    assert "no match is far from any document" in blocked.warning
+    assert "needed" not in blocked.warning
     assert "WARNING" not in edited(0.79).to_text()
+
+
+def test_a_masked_pattern_speaks_for_no_class(make_model: Callable[..., TextClassifier]) -> None:
+    subject = ModelSubject(make_model())
+    mask(subject, ["2-1"], "zero")
+    gold = [0] * len(TEXTS)
+    reading = Explainer(subject, "zero").patterns(TEXTS, words=0, labelled=(TEXTS, gold))
+    (masked,) = reading.by_label[None]
+    assert (masked.name, masked.label, masked.verdict) == ("2-1", None, "no class")
+    assert "precision" not in " ".join(masked.use_facts)
+    assert "no class" in reading.to_html()
+    assert sum(map(len, reading.by_label.values())) == len(reading)
 
 
 @pytest.mark.parametrize("replacement", ["no_match", "zero"])

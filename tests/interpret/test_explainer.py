@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
+from sopa_plugin.interpret.automaton import arcs_of
 from sopa_plugin.interpret.leave_one_out import LeaveOneOut, faithfulness
 from sopa_plugin.interpret.matching import ArcScores
 from sopa_plugin.models import TextClassifier
@@ -238,7 +240,7 @@ def test_a_concordance_has_every_document_in_which_a_pattern_fires(
     right = [labels.index(explainer.document(words).predicted) for words in documents]
     for name, concordance in explainer.where(documents, right, thresholds).items():
         fires = f"{len(concordance.places)} of {len(documents)} documents"
-        told = f"Where pattern {name} fires: {fires}, 0 of them wrongly classified"
+        told = f"Pattern {name} fires in {fires}, 0 of them wrongly classified"
         assert concordance.wrong().to_text() == told
 
 
@@ -318,6 +320,42 @@ def test_nearest_words_and_wildcards_of_an_arc_written_by_hand() -> None:
     assert wildcard.wildcard == wildcard.bias == pytest.approx(1.0)
     assert arcs["epsilon", 0].bias == pytest.approx(0.5)
     assert reading.matches[0].phrase == "good film"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"final_epsilon": False},
+        {"boundary_loops": True},
+        {"boundary_loops": True, "final_epsilon": False},
+        {"self_loops": "none"},
+        {"epsilons": False},
+    ],
+)
+def test_the_arcs_read_are_those_that_some_match_takes(
+    options: dict[str, Any], make_explainer: Callable[..., Explainer]
+) -> None:
+    """An epsilon into END is none of them where a match with it would consume nothing."""
+    explainer = make_explainer(patterns={2: 1, 3: 1}, **options)
+    encoder, taken = explainer.subject.encoder, set()
+    for seed in range(40):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for parameter in encoder.arcs.parameters():
+                parameter.copy_(3 * torch.randn_like(parameter))
+        for words in (["the"], ["a", "film"], ["the", "story", "is", "very", "dull"]):
+            for name, match in explainer.matches(words).items():
+                taken |= {(name, step.arc, step.state) for step in match.steps} if match else set()
+    arcs = {
+        (name, kind, state)
+        for number, name in enumerate(explainer.subject.names)
+        for kind, state, _ in arcs_of(encoder.layout, number)
+    }
+    if encoder.layout.loops[0]:  # those of START and END take part only where they are free
+        arcs -= {each for each in arcs if each[1] == "self_loop"}
+        taken -= {each for each in taken if each[1] == "self_loop"}
+    assert taken == arcs
 
 
 def test_arcs_of_a_filter_are_wildcards_where_words_hardly_differ() -> None:

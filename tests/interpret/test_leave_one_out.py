@@ -258,3 +258,38 @@ def test_order_and_figures_without_labelled_documents(
     assert [each.name for each in measured.sorted("influence")] == [each.name for each in reading]
     assert "precision" in measured.to_text()
     assert measured.sorted_by in measured.to_html()
+
+
+@pytest.mark.parametrize("order", ["accuracy", "recall"])
+def test_patterns_are_sorted_by_what_is_asked(
+    order: str, make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    gold = [n % 3 for n in range(len(documents))]
+    reading = make_explainer().patterns(documents, 1, 0, (documents, gold)).sorted(order)
+    figures = [getattr(each.use, order) for each in reading]
+    assert figures == sorted(figures, reverse=order == "recall")  # accuracy falls the most first
+
+
+def test_arcs_have_the_words_that_they_consumed(
+    make_explainer: Callable[..., Explainer], documents: list[list[str]]
+) -> None:
+    """And the vocabulary's nearest, which alone stand on them where no labels are known."""
+    explainer = make_explainer()
+    gold = [n % 3 for n in range(len(documents))]
+    measured = explainer.patterns(documents, 1, 2, (documents, gold))
+    differs = 0
+    for pattern in measured:
+        for arc in pattern.arcs:
+            key = arc.arc, arc.state
+            if not pattern.use.fired:
+                assert arc.consumed is None
+            elif arc.arc != "epsilon":
+                assert list(arc.consumed) == pattern.use.consumed[key][:2]
+                assert [word for word, _ in arc.consumed] == arc.label[arc.wildcard >= 0.6 :][:2]
+                differs += [word for word, _ in arc.consumed] != [word for word, _ in arc.words]
+    assert differs
+    assert "consumed: " in measured.automata().to_text()
+    unlabelled = explainer.patterns(documents, 1, 2).automata()
+    assert all(arc.consumed is None for each in unlabelled for arc in each.arcs)
+    assert "nearest: " in unlabelled.to_text()
+    assert "consumed: " not in unlabelled.to_text()

@@ -37,6 +37,7 @@ def test_widths() -> None:
     assert text_width("iiii", 10) < text_width("nnnn", 10) < text_width("mmmm", 10)
     assert text_width("e\u0301", 10) == text_width("e", 10)
     assert text_width("👩\u200d👩\u200d👧", 10) == text_width("👩", 10)
+    assert text_width("\u202e", 10) == text_width("\ufffd", 10)  # as which it is shown
     assert columns("日本") == 4
     assert columns("e\u0301") == 1
 

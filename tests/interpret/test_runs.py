@@ -391,7 +391,7 @@ def test_a_concordance_of_wrong_labels(call: Call, run: Path, tmp_path: Path) ->
     assert wrong["places"] == differ
     assert len(differ) < len(every["places"])
     text = call("where", "2-1")
-    assert text.startswith("Where pattern 2-1 fires: ")
+    assert text.startswith("Pattern 2-1 fires in ")
     with pytest.raises(UserError, match="no pattern is called '2-33'"):
         call("where", "2-33", "-o", str(tmp_path / "places.html"))
 

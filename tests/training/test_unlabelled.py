@@ -97,7 +97,7 @@ def test_texts_and_rules_are_a_classifier_without_a_label(
     said = capsys.readouterr().out
     train, gold = RunReader(run).examples(None, "train", unlabelled=True)
     count = sum(bool({"good", "great"} & {*text.split()}) for text in train)
-    assert f"fires: {count} of 54 documents" in said
+    assert f"fires in {count} of 54 documents" in said
     assert set(gold) == {-1}
     assert "wrongly" not in said
     assert "✗" not in said
