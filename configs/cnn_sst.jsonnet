@@ -1,5 +1,5 @@
-// A CNN on the Stanford Sentiment Treebank.
+// A CNN on the Stanford Sentiment Treebank, with one setting for all data sets (configs/experiments/README.md, "One default").
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.sst + models.cnn
+data.sst + models.cnn_default

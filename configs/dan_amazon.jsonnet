@@ -1,5 +1,6 @@
-// A deep averaging network on Amazon reviews.
+// A deep averaging network on Amazon reviews, with one setting for all data sets
+// (configs/experiments/README.md, "One default").
 local data = import 'lib/data.libsonnet';
 local models = import 'lib/models.libsonnet';
 
-data.amazon + models.dan
+data.amazon + models.dan_default

@@ -27,6 +27,8 @@ local titles = {
   cnn_whitened: 'CNN, whitened',
   sopa_whitened: 'SoPa, whitened',
   sopa_default: 'SoPa, the default',
+  cnn_default: 'CNN, the default',
+  dan_default: 'DAN, the default',
   tfidf: 'TF-IDF',
   bag_of_vectors: 'Bag of vectors',
   minilm_linear: 'MiniLM + linear',

@@ -80,6 +80,23 @@ local fine_tuned = {
     trainer+: { batch_size: 50, optimizer+: { type: 'adamw', lr: 0.0035, weight_decay: 0.1 } },
   },
 
+  // The same for others, of fewer settings.
+  cnn_chosen:: {
+    model+: {
+      embedder+: { whiten: 1 },
+      encoder+: { window_sizes: [2, 3, 4], dropout: 0.5 },
+      head: { type: 'linear' },
+    },
+    trainer+: { batch_size: 50, optimizer+: { type: 'adamw', lr: 0.003, weight_decay: 0.1 } },
+  },
+  dan_chosen:: {
+    model+: {
+      embedder+: { whiten: 1 },
+      head+: { hidden_dim: 100, dropout: 0.2 },
+    },
+    trainer+: { batch_size: 50, optimizer+: { type: 'adamw', lr: 0.003, weight_decay: 0.1 } },
+  },
+
   hard: linear({ type: 'hard_patterns', min_frequency: 10 }, C=0.1),
   dan: classifier({ type: 'dan', word_dropout: 0.3 }, hidden_dim=300, lr=0.001, dropout=0),
   bilstm: classifier({ type: 'bilstm', hidden_dim: 200, dropout: 0.1 }, hidden_dim=100, lr=0.001),
@@ -101,6 +118,8 @@ local fine_tuned = {
   cnn_whitened: self.cnn + self.whitened,
   sopa_whitened: self.sopa + self.whitened,
   sopa_default: self.sopa + self.chosen,
+  cnn_default: self.cnn + self.cnn_chosen,
+  dan_default: self.dan + self.dan_chosen,
 
   tfidf: linear({ type: 'tfidf', max_ngram: 2 }, C=10),
   bag_of_vectors: linear({ type: 'bag_of_vectors', embedder: vectors }, C=100),

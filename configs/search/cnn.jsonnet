@@ -1,9 +1,11 @@
 // A CNN: 30 trials of the paper's hyperparameters.
-// Another data set, or another variant: --base configs/cnn_roc.jsonnet
+// Another data set, or another variant: --base configs/cnn_roc.jsonnet -o base.model.head=mlp
+local data = import '../lib/data.libsonnet';
+local models = import '../lib/models.libsonnet';
 local spaces = import '../lib/spaces.libsonnet';
 
 {
-  base: import '../cnn_sst.jsonnet',
+  base: data.sst + models.cnn,  // as in the paper
   parameters: spaces.cnn,
   num_trials: 30,
   metric: '-loss',
