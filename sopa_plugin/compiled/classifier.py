@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,17 +39,14 @@ from sopa_plugin.wfsa.cpu import document_scores
 from sopa_plugin.wfsa.kernels.elementwise import log_sigmoid
 from sopa_plugin.wfsa.layout import Arcs, Layout
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from sopa_plugin.encoders import SopaEncoder
-    from sopa_plugin.heads import ClassifierHead
-
 FILE = "compiled.safetensors"
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """The files of a model that decide what it predicts."""
 SEMIRINGS = ("max_product", "max_sum", "sum_product", "log", "boolean")
 """Those that can be compiled."""
+
+HEADS: Mapping[str, Sequence[str]] = {"linear": ["output"], "mlp": ["hidden", "output"]}
+"""Layers of the heads that need no torch, with ReLU between."""
 
 NORM_EPSILON = np.float32(1e-5)
 """What torch's normalizations add to a variance."""
@@ -161,68 +158,38 @@ class CompiledClassifier:
             raise ValueError(
                 f"{words.num_ids} words, boundary tokens at {places}, {len(self.table)} rows"
             )
-        self._head = _head(settings, weights)
+        self._head = self._make_head()
 
-    @classmethod
-    def from_parts(
-        cls,
-        labels: Sequence[str],
-        words: Words | Pieces | WithUnknown,
-        vectors: Iterable[Tensor],
-        encoder: SopaEncoder,
-        head: ClassifierHead,
-        head_params: Mapping[str, Any],
-        class_log_prior: Tensor,
-        unknown_words: tuple[Tensor, Tensor, Tensor] | None = None,
-    ) -> Self:
-        """Compiles the parts of a trained model, which are in evaluation mode.
-
-        Arguments:
-            labels: names of the classes.
-            words: turns text into rows of the table.
-            vectors: those of the words, in parts `[some words, dim]`.
-            encoder, head, class_log_prior: of the model.
-            head_params: `type` and constructor arguments of the head.
-            unknown_words: their rows, the vectors of these, and those of n-grams, where arcs are
-                sigmoids of products and nothing else.
-        """
-        from sopa_plugin.encoders.sopa_layers import boundary_places
-
-        boundaries = encoder.boundary_rows().to(encoder.arcs.weight)
-        parts = [encoder.arc_scores(some) for some in [*vectors, boundaries]]
-        document, semiring = encoder.document_vector, encoder.options.semiring
-        state = {
-            "class_log_prior": class_log_prior,
-            **document.state_dict(prefix="document_vector."),
-            **head.state_dict(prefix="head."),
+    def weights_of(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """The weights whose names begin so, by what comes after that."""
+        return {
+            name.removeprefix(prefix): each
+            for name, each in self.weights.items()
+            if name.startswith(prefix)
         }
-        if unknown_words is not None:
-            names, arcs = ("rows", "vectors", "ngrams", "weight", "bias"), encoder.arcs
-            given = (*unknown_words, arcs.weight, arcs.bias * encoder.options.bias_scale)
-            state |= {f"unknown.{name}": each for name, each in zip(names, given, strict=True)}
-        weights = {name: each.detach().cpu().numpy().copy() for name, each in state.items()}
-        weights["table"] = np.concatenate([each.cpu().numpy() for each, _ in parts])
-        weights["epsilon"] = parts[0][1].cpu().numpy()
-        for name in ("sure", "halves", "scales"):
-            weights[f"document_vector.{name}"] = np.array(getattr(document, name), np.float32)
-        logarithms = encoder.options.algebra.logarithms and document.output != "log_score"
-        if semiring == "boolean":  # or is the maximum of logarithms, and their sum
-            semiring, logarithms = "max_product", True
-            with np.errstate(divide="ignore"):
-                weights |= {name: np.log(weights[name]) for name in ("table", "epsilon")}
-        settings = Settings(
-            labels=labels,
-            head=head_params,
-            semiring=semiring,
-            lengths=encoder.layout.lengths,
-            options=encoder.layout.options,
-            boundary_width=encoder.boundary_width,
-            boundary_places=boundary_places(len(weights["table"]), len(boundaries)),
-            exponential=logarithms,
-            relu=document.activation == "relu",
-            rules=[rule and rule.rule for rule in encoder.rules],
+
+    def _make_head(self) -> Callable[[Numbers], Numbers]:
+        """What gives logits `[B, labels]` of document vectors `[B, K]`."""
+        settings, own = self.settings, self.weights_of("head.")
+        name = settings.head_type
+        if name in HEADS:
+            layers = [(own[f"{layer}.weight"].T, own[f"{layer}.bias"]) for layer in HEADS[name]]
+
+            def logits(document: Numbers) -> Numbers:
+                for number, (weight, bias) in enumerate(layers):
+                    document = (np.maximum(document, 0) if number else document) @ weight + bias
+                return document
+
+            return logits
+        torch: Any = require("torch", f"the head {name!r}", extra=None)
+        from sopa_plugin.heads import ClassifierHead
+
+        head = ClassifierHead.from_params(
+            settings.head, input_dim=len(settings.lengths), num_labels=len(settings.labels)
         )
-        return cls(settings, words, weights)
+        head.load_state_dict({key: torch.from_numpy(each) for key, each in own.items()})
+        head.eval().requires_grad_(False)
+        return lambda document: head(torch.from_numpy(document)).numpy()
 
     @np.errstate(over="ignore", invalid="ignore")
     def logits(
@@ -258,13 +225,13 @@ class CompiledClassifier:
 
     def _new_scores(self, new_words: Integers) -> Numbers:
         """Arc scores `[words, R]` of words with such entries (`NewWords`), as the table's are."""
-        of = {name: self.weights[f"unknown.{name}"] for name in ("rows", "vectors", "ngrams")}
+        of = self.weights_of("unknown.")
         vectors = of["vectors"][np.searchsorted(of["rows"], new_words[:, 0])]
         numbers = new_words[:, 1:]
         counts = (numbers > 0).sum(axis=1)
         sums = np.add.reduceat(of["ngrams"][numbers[numbers > 0]], np.cumsum(counts) - counts)
         vectors[:, : sums.shape[1]] += sums / counts[:, None].astype(np.float32)
-        scores = vectors @ self.weights["unknown.weight"].T + self.weights["unknown.bias"]
+        scores = vectors @ of["weight"].T + of["bias"]
         log_sigmoid(scores.reshape(-1))
         return scores  # type: ignore[no-any-return]
 
@@ -285,8 +252,7 @@ class CompiledClassifier:
 
     def _document_vectors(self, scores: Numbers) -> Numbers:
         """Those of the encoder (its `DocumentVector`), `[B, K]`, from document scores `[B, K]`."""
-        own = {name: each for name, each in self.weights.items() if "document_vector." in name}
-        of = {name.rpartition(".")[2]: each for name, each in own.items()}
+        of = self.weights_of("document_vector.")
         values: Numbers = np.exp(scores) if self.settings.exponential else scores
         if rules := self.settings.patterns_of_rules:
             values, otherwise = values / of["sure"], rules.pop(-1, [])
@@ -299,10 +265,11 @@ class CompiledClassifier:
         if "no_match" in of:
             values = np.where(np.isneginf(scores), of["no_match"], values)
         values = values * of["scales"]
-        if "weight" in of:  # of a normalization
-            mean = of.get("running_mean", values.mean(1, keepdims=True))
-            variance = of.get("running_var", values.var(1, keepdims=True))
-            values = (values - mean) / np.sqrt(variance + NORM_EPSILON) * of["weight"] + of["bias"]
+        if norm := self.weights_of("document_vector.norm."):
+            mean = norm.get("running_mean", values.mean(1, keepdims=True))
+            variance = norm.get("running_var", values.var(1, keepdims=True))
+            values = (values - mean) / np.sqrt(variance + NORM_EPSILON)
+            values = values * norm["weight"] + norm["bias"]
         return np.maximum(values, 0) if self.settings.relu else values
 
     def log_probabilities(self, texts: Sequence[str]) -> NDArray[np.floating]:
@@ -332,39 +299,6 @@ class CompiledClassifier:
     def predict(self, texts: Sequence[str]) -> list[str]:
         """The most probable label of each text."""
         return [self.labels[best] for best in self.log_probabilities(texts).argmax(axis=1)]
-
-
-HEADS: Mapping[str, Sequence[str]] = {"linear": ["output"], "mlp": ["hidden", "output"]}
-"""Layers of the heads that need no torch, with ReLU between."""
-
-
-def _head(settings: Settings, weights: Mapping[str, NDArray[Any]]) -> Callable[[Numbers], Numbers]:
-    """What gives logits `[B, labels]` of document vectors `[B, K]`."""
-    name = settings.head_type
-    if name in HEADS:
-        layers = [
-            (weights[f"head.{layer}.weight"].T, weights[f"head.{layer}.bias"])
-            for layer in HEADS[name]
-        ]
-
-        def logits(document: Numbers) -> Numbers:
-            for number, (weight, bias) in enumerate(layers):
-                document = (np.maximum(document, 0) if number else document) @ weight + bias
-            return document
-
-        return logits
-    torch: Any = require("torch", f"the head {name!r}", extra=None)
-    from sopa_plugin.heads import ClassifierHead
-
-    head = ClassifierHead.from_params(
-        settings.head, input_dim=len(settings.lengths), num_labels=len(settings.labels)
-    )
-    own = {name: each for name, each in weights.items() if name.startswith("head.")}
-    head.load_state_dict(
-        {name.removeprefix("head."): torch.from_numpy(each) for name, each in own.items()}
-    )
-    head.eval().requires_grad_(False)
-    return lambda document: head(torch.from_numpy(document)).numpy()
 
 
 def save_compiled(compiled: CompiledClassifier, folder: str | Path) -> None:

@@ -24,6 +24,7 @@ class TokenEmbedder(nn.Module, Registrable):
     A constructor reads no file and no hub: what the config names (a vector file, a model) is read
     in two steps when a model is first built for training, `resolve` before the constructor and
     `load_pretrained` after it. A saved model holds the resolved arguments and its own weights.
+    `params` are a config's, `type` among them, every default written out (`fill_defaults`).
     """
 
     contextual: ClassVar[bool] = False
@@ -52,27 +53,38 @@ class TokenEmbedder(nn.Module, Registrable):
 
     @classmethod
     def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words for which the configured `params` bring a vector, in the file's order."""
+        """Words for which `params` bring a vector, in the file's order."""
         raise NotImplementedError
 
     @classmethod
     def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
-        """Whether words that the configured `params` name vectors for have capitals; None if they
-        name none."""
+        """Whether words that `params` name vectors for have capitals; None if they name none."""
         return None
 
     @classmethod
     def resolve(
         cls, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     ) -> dict[str, Any]:
-        """Constructor arguments that need no file, from configured `params` (without `type`)."""
+        """Constructor arguments that need no file; with `type`, or without it."""
         raise NotImplementedError
 
     def load_pretrained(
         self, params: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     ) -> dict[str, Any]:
-        """Fills the weights that the configured `params` name.
-
-        Returns constructor arguments that only now are known.
-        """
+        """Fills the weights that `params` name; constructor arguments that only now are known."""
         raise NotImplementedError
+
+
+def build_embedder(resolved: Mapping[str, Any]) -> TokenEmbedder:
+    """An embedder from `type` and resolved arguments, its weights not yet read."""
+    arguments = {key: each for key, each in resolved.items() if key != "type"}
+    return TokenEmbedder.by_name(resolved["type"])(**arguments)
+
+
+def embed(
+    embedder: TokenEmbedder, input_ids: Tensor, attention_mask: Tensor, ngrams: Tensor | None
+) -> Tensor:
+    """What the embedder gives, which takes `ngrams` only where its tokenizer gives some."""
+    given = () if ngrams is None else (ngrams,)
+    vectors: Tensor = embedder(input_ids, attention_mask, *given)
+    return vectors

@@ -116,3 +116,11 @@ def pad(packed: Packed) -> tuple[Tensor, Tensor]:
     tokens = rows.new_zeros(len(lengths), width, rows.shape[-1])
     tokens[mask] = rows[index]
     return tokens, mask
+
+
+def encode_packed(encoder: Seq2VecEncoder, packed: Packed) -> Tensor:
+    """Document vectors `[batch, output_dim]` of packed documents, by any encoder."""
+    if isinstance(encoder, PackedSeq2VecEncoder):
+        return encoder.forward_packed(*packed)
+    document: Tensor = encoder(*pad(packed))
+    return document

@@ -166,11 +166,7 @@ def _recurrence(compiled: CompiledClassifier) -> tuple[GraphProto, Any, Any]:
 
 def _document_vectors(graph: _Graph, compiled: CompiledClassifier, scores: str) -> str:
     """As `CompiledClassifier` computes them."""
-    of = {
-        name.removeprefix("document_vector.").removeprefix("norm."): each
-        for name, each in compiled.weights.items()
-        if name.startswith("document_vector.")
-    }
+    of = compiled.weights_of("document_vector.")
     values = graph("Exp", scores) if compiled.settings.exponential else scores
     if rules := compiled.settings.patterns_of_rules:
         values, otherwise = graph("Div", values, of["sure"]), rules.pop(-1, [])
@@ -190,11 +186,12 @@ def _document_vectors(graph: _Graph, compiled: CompiledClassifier, scores: str) 
     if "no_match" in of:
         values = graph("Where", graph("IsInf", scores), of["no_match"], values)
     values = graph("Mul", values, of["scales"])
-    if "running_mean" in of:
-        factor = of["weight"] / np.sqrt(of["running_var"] + NORM_EPSILON)
-        values = graph("Mul", graph("Sub", values, of["running_mean"]), factor)
-        values = graph("Add", values, of["bias"])
-    elif "weight" in of:
-        norm = of["weight"], of["bias"]
-        values = graph("LayerNormalization", values, *norm, epsilon=float(NORM_EPSILON))
+    norm = compiled.weights_of("document_vector.norm.")
+    if "running_mean" in norm:
+        factor = norm["weight"] / np.sqrt(norm["running_var"] + NORM_EPSILON)
+        values = graph("Mul", graph("Sub", values, norm["running_mean"]), factor)
+        values = graph("Add", values, norm["bias"])
+    elif norm:
+        weight, bias, epsilon = norm["weight"], norm["bias"], float(NORM_EPSILON)
+        values = graph("LayerNormalization", values, weight, bias, epsilon=epsilon)
     return str(graph("Relu", values) if compiled.settings.relu else values)

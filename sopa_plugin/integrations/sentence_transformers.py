@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor
 from torch.nn import functional
 
-from sopa_plugin.encoders import Packed, PackedSeq2VecEncoder, Seq2VecEncoder, offsets_of, pad
+from sopa_plugin.encoders import Packed, Seq2VecEncoder, encode_packed, offsets_of, pad
 from sopa_plugin.models.model import WEIGHTS_FILE, check_weights
 from sopa_plugin.registry import fill_defaults, imported_only
 
@@ -48,10 +48,7 @@ class SopaPooling(Module):
             mask = features["attention_mask"].bool()
             rows, offsets = tokens[mask], offsets_of(mask)
         packed = Packed(rows, torch.arange(len(rows), device=rows.device), offsets)
-        if isinstance(self.seq2vec, PackedSeq2VecEncoder):
-            features["sentence_embedding"] = self.seq2vec.forward_packed(*packed)
-        else:
-            features["sentence_embedding"] = self.seq2vec(*pad(packed))
+        features["sentence_embedding"] = encode_packed(self.seq2vec, packed)
         return features
 
     def get_embedding_dimension(self) -> int:

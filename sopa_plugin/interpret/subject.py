@@ -403,7 +403,7 @@ class ModelSubject(Subject):
 
     def _vectors(self, ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
         """Vectors `[ids, dim]` of tokens, where they do not depend on context."""
-        from sopa_plugin.embedders.configured import embed
+        from sopa_plugin.embedders.token_embedder import embed
 
         ids, mask = ids.to(self.model.device), torch.ones_like(ids)
         ngrams = None if ngrams is None else ngrams.to(ids.device)

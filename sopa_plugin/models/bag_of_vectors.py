@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.batches import Documents, evaluation_batches
-from sopa_plugin.embedders import TokenEmbedder, configured
+from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.embedders.token_embedder import build_embedder
 from sopa_plugin.encoders import MeanEncoder
 from sopa_plugin.models.linear_model import LinearModel, Tensors
 from sopa_plugin.models.model import Model
@@ -38,7 +39,7 @@ class BagOfVectors(LinearModel):
     ) -> None:
         super().__init__(tokenizer, labels)
         self._params = embedder
-        self.embedder = configured.build(embedder)
+        self.embedder = build_embedder(embedder)
         self.embedder.eval()
         self.encoder = MeanEncoder(self.embedder.get_output_dim())
 
@@ -57,19 +58,10 @@ class BagOfVectors(LinearModel):
     ) -> Self:
         """A model to be trained: reads the files that the embedder's config names."""
         params = fill_defaults(TokenEmbedder, embedder.params)
-        model = cls(tokenizer, labels, configured.resolve(params, tokenizer))
-        model._params |= configured.load_pretrained(model.embedder, params, tokenizer)
+        resolved = TokenEmbedder.by_name(params["type"]).resolve(params, tokenizer)
+        model = cls(tokenizer, labels, {"type": params["type"], **resolved})
+        model._params |= model.embedder.load_pretrained(params, tokenizer)
         return model
-
-    @classmethod
-    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words that the embedder has vectors of a file for."""
-        return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
-
-    @classmethod
-    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
-        """Whether words that the embedder has vectors of a file for have capitals."""
-        return configured.is_cased(fill_defaults(TokenEmbedder, params["embedder"]))
 
     def arguments(self) -> dict[str, Any]:
         """What the embedder is built from, with no file but its own."""

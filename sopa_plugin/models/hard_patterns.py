@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.batches import Documents, Integers
 from sopa_plugin.errors import TrainingFailed
@@ -208,6 +207,7 @@ Share = Annotated[float, Bound(at_least=0, at_most=1)]
 
 
 @Model.register("hard_patterns")
+@dataclass(eq=False, repr=False)
 class HardPatterns(LinearModel):
     """The paper's feature-based baseline (section 5; after Tsur et al. 2010).
 
@@ -227,21 +227,14 @@ class HardPatterns(LinearModel):
             wildcard.
     """
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        labels: list[str],
-        max_length: PositiveInt = 6,
-        min_frequency: PositiveInt | Annotated[float, Bound(above=0, below=1)] = 10,
-        concrete_frequency: Share = 0.0001,
-        wildcard_frequency: Share = 0.01,
-    ) -> None:
-        super().__init__(tokenizer, labels)
-        self.max_length = max_length
-        self.min_frequency = min_frequency
-        self.concrete_frequency = concrete_frequency
-        self.wildcard_frequency = wildcard_frequency
-        no_words = np.zeros(len(tokenizer), dtype=bool)
+    max_length: PositiveInt = 6
+    min_frequency: PositiveInt | Annotated[float, Bound(above=0, below=1)] = 10
+    concrete_frequency: Share = 0.0001
+    wildcard_frequency: Share = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        no_words = np.zeros(len(self.tokenizer), dtype=bool)
         self.lexicon = Lexicon(no_words, ~no_words)
         self.trie = PatternTrie.of([])
 

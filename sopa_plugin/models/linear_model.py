@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +33,7 @@ from sopa_plugin.registry.hints import arguments
 Tensors = dict[str, NDArray]
 
 
+@dataclass(eq=False, repr=False)
 class LinearModel(Model):
     """A linear classifier over features that are not learned by gradient.
 
@@ -45,9 +47,10 @@ class LinearModel(Model):
         intercepts: `[classes]` or `[1]`.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, labels: list[str]) -> None:
-        self.tokenizer = tokenizer
-        self.labels = list(labels)
+    tokenizer: PreTrainedTokenizerBase
+    labels: list[str]
+
+    def __post_init__(self) -> None:
         self.coefficients = np.zeros((1, 0))
         self.intercepts = np.zeros(1)
 

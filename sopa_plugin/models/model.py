@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -38,7 +38,8 @@ class Model(Registrable):
 
     What trains it is another part (`sopa_plugin.training.Trainer`); run folders, metrics,
     `evaluate` and `predict` know it by this interface alone. The builder hands over the tokenizer,
-    the class names and what `read_rules` gave.
+    the class names and what `read_rules` gave. Where a config has an `embedder`, the tokenizer goes
+    by the words that this has vectors of a file for.
 
     Attributes:
         tokenizer: what splits text into tokens; saved with the model.
@@ -50,16 +51,6 @@ class Model(Registrable):
 
     tokenizer: PreTrainedTokenizerBase
     labels: list[str]
-
-    @classmethod
-    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words that a model of these `params` has a file of vectors for (`Tokenizer.build`)."""
-        return iter(())
-
-    @classmethod
-    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
-        """Whether words that these `params` name vectors for have capitals; None without such."""
-        return None
 
     @classmethod
     def read_rules(cls, params: Mapping[str, Any]) -> Rules | None:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from sopa_plugin.data.tokenizers import UNKNOWN, Tokenizer, build_tokenizer, folds_case
-from sopa_plugin.embedders import TokenEmbedder, configured
+from sopa_plugin.embedders import StaticEmbedder, TokenEmbedder
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
@@ -115,7 +115,7 @@ class NeuralModel(Model):
         if vectors is None:
             words["embedding_dim"] = 1
         known = [*texts, " ".join(rules.words) or UNKNOWN]  # a tokenizer has some word
-        split = build_tokenizer(part, known, (), configured.pretrained_words(words))
+        split = build_tokenizer(part, known, (), StaticEmbedder.pretrained_words(words))
         model = cls._begun(
             words, {"type": "sopa", "patterns": {}}, "linear", split, list(rules.labels), rules
         )
@@ -139,10 +139,10 @@ class NeuralModel(Model):
         ngram_buckets = params.get("ngram_buckets", 0)
         if given is not None or ngram_buckets:
             tokenizer = with_unknown_words(tokenizer, given, ngram_buckets)
-        resolved = configured.resolve(params, tokenizer)
+        kind = TokenEmbedder.by_name(params["type"])
         config = TextClassifierConfig(
             rules=None if given is None else given.to_json(),
-            embedder=resolved,
+            embedder={"type": params["type"], **kind.resolve(params, tokenizer)},
             encoder=fill_defaults(Seq2VecEncoder, encoder),
             head=fill_defaults(ClassifierHead, head),
             sopa_plugin=record(cls),
@@ -154,7 +154,7 @@ class NeuralModel(Model):
         model = build(config)
         model.tokenizer = tokenizer
         words = model.embedder if given is None else model.embedder.vectors
-        config.embedder = resolved | configured.load_pretrained(words, params, tokenizer)
+        config.embedder |= words.load_pretrained(params, tokenizer)
         if given is not None:
             unknown: Any = tokenizer
             model.embedder.set_features(unknown.by_answers, tokenizer)
@@ -236,16 +236,6 @@ class NeuralModel(Model):
         if params.get("rules") is None:
             return None
         return Rules.read(params["rules"]).deciding(params["fallback"], params["precedence"] or {})
-
-    @classmethod
-    def pretrained_words(cls, params: Mapping[str, Any]) -> Iterator[str]:
-        """Words that the embedder has vectors of a file for."""
-        return configured.pretrained_words(fill_defaults(TokenEmbedder, params["embedder"]))
-
-    @classmethod
-    def is_cased(cls, params: Mapping[str, Any]) -> bool | None:
-        """Whether words that the embedder has vectors of a file for have capitals."""
-        return configured.is_cased(fill_defaults(TokenEmbedder, params["embedder"]))
 
 
 def _unsuited(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,28 +19,25 @@ from transformers import (
     AutoModelForSequenceClassification,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
 )
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.compiled import CompiledClassifier, save_compiled
-from sopa_plugin.compiled.classifier import SEMIRINGS
-from sopa_plugin.compiled.words import WithUnknown, words_of
 from sopa_plugin.data.batches import Batch, Documents, Integers, Text, evaluation_batches
 from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords
-from sopa_plugin.embedders import configured
+from sopa_plugin.embedders.token_embedder import build_embedder, embed
 from sopa_plugin.encoders import (
     Packed,
     PackedSeq2VecEncoder,
     Seq2VecEncoder,
-    SopaEncoder,
+    encode_packed,
     offsets_of,
-    pad,
 )
 from sopa_plugin.errors import UserError, first_line
 from sopa_plugin.heads import ClassifierHead
+from sopa_plugin.models import compiling
 from sopa_plugin.models.model import (
     CONFIG_FILE,
     Model,
@@ -58,7 +55,6 @@ from sopa_plugin.rules.start import RuleEmbedder, patterns_of, settle_votes, sta
 MOST_LOOKED_AT = 2000
 """Texts that a model which begins as rules looks at, at most."""
 
-_ROWS_AT_ONCE = 4096
 _CARD = """\
 ---
 pipeline_tag: text-classification
@@ -84,13 +80,9 @@ _MEANS = "document_vector_means"  # key of the record in config.json
 class TextClassifier(PreTrainedModel, NeuralModel):
     """Token vectors, a document vector, class scores (paper, section 5).
 
-    Registered as `text_classifier`. `save_pretrained`, `from_pretrained`, the Auto classes,
-    pipelines and `transformers.Trainer` work with it after `import sopa_plugin.models`.
-
-    Arguments of a config:
-        embedder: a `TokenEmbedder`.
-        encoder: a `Seq2VecEncoder`.
-        head: a `ClassifierHead`.
+    Registered as `text_classifier`; arguments of a config are those of `NeuralModel`.
+    `save_pretrained`, `from_pretrained`, the Auto classes, pipelines and `transformers.Trainer`
+    work with it after `import sopa_plugin.models`.
 
     Raises:
         UserError: the config is an empty one.
@@ -111,7 +103,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 "of a saved model (from_pretrained), or build one from parts (Model.from_params)"
             )
         with imported_only():  # what a user's own config names, its check has imported
-            self.embedder = configured.build(config.embedder)
+            self.embedder = build_embedder(config.embedder)
             handed: dict[str, Any] = {}
             if config.rules is not None:
                 rules = Rules.from_json(config.rules)
@@ -179,7 +171,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             rows = rows if token_ids is None else self._embed(token_ids, ngrams)
             if rows is None or index is None or offsets is None:
                 raise ValueError("expected input_ids, or token_ids or rows with index and offsets")
-            document = self._encode_packed(Packed(rows, index, offsets))
+            document = encode_packed(self.encoder, Packed(rows, index, offsets))
             empty = offsets.diff() == 0
         logits = self.head(document)
         # no part can say anything about a document without a token
@@ -229,8 +221,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
     def document_vectors(self, documents: Documents) -> Tensor:
         """Document vectors `[documents, K]`, without dropout."""
         found = torch.zeros(len(documents), self.encoder.get_output_dim(), device=self.device)
-        for numbers, vectors in self._vectors_of(documents):
-            found[torch.from_numpy(numbers)] = vectors.to(found)
+        for numbers, output in self._outputs(documents, evaluation_batches(documents.lengths)):
+            found[torch.from_numpy(numbers)] = output.hidden_states[0].to(found)
         return found
 
     def started(self) -> list[tuple[Tensor, Tensor]]:
@@ -262,7 +254,9 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
         Reading a model compares with them (see `sopa_plugin.interpret`).
         """
-        sums = [each.double().sum(dim=0) for _, each in self._vectors_of(documents)]
+        batches = evaluation_batches(documents.lengths)
+        outputs = (output.hidden_states[0] for _, output in self._outputs(documents, batches))
+        sums = [vectors.double().sum(dim=0) for vectors in outputs]
         means = torch.stack(sums).sum(dim=0).div(len(documents)).tolist()
         self.config.sopa_plugin = {**(self.config.sopa_plugin or {}), _MEANS: means}
 
@@ -281,20 +275,14 @@ class TextClassifier(PreTrainedModel, NeuralModel):
     def logits(self, documents: Documents, batches: Iterator[Integers]) -> Tensor:
         """Logits `[documents, labels]`, without dropout; zeros for documents in no batch."""
         logits = torch.zeros(len(documents), len(self.labels), device=self.device)
-        with self._evaluating(), torch.inference_mode():
-            for numbers in batches:
-                found = cast(Tensor, self._run(documents, numbers).logits)
-                logits[torch.from_numpy(numbers)] = found.to(logits.dtype)
+        for numbers, output in self._outputs(documents, batches):
+            logits[torch.from_numpy(numbers)] = output.logits.to(logits.dtype)
         return logits
-
-    def evaluation_batches(self, documents: Documents) -> Iterator[Integers]:
-        """Batches whose memory is bounded, each of documents of like length."""
-        return evaluation_batches(documents.lengths)
 
     def log_probabilities(self, texts: Sequence[Text]) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`."""
         documents = self.encode_texts(texts)
-        logits = self.logits(documents, self.evaluation_batches(documents))
+        logits = self.logits(documents, evaluation_batches(documents.lengths))
         return logits.cpu().double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
 
     def to_device(self, device: str) -> None:
@@ -315,27 +303,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
     def reason_not_compiled(self) -> str | None:
         """Why this model cannot be compiled; None where it can."""
-        if type(self.encoder) is not SopaEncoder:
-            return "its encoder is not soft patterns"
-        if self.encoder.options.semiring not in SEMIRINGS:
-            return f"its semiring is none of {', '.join(SEMIRINGS)}"
-        options, tokenizer = self.encoder.options, getattr(self, "tokenizer", None)
-        plain = options.is_log_sigmoid and options.self_loop_scale is None
-        if "ngrams" in getattr(tokenizer, "model_input_names", ()) and (
-            self.encoder.arcs.shared or not plain
-        ):
-            return "its unknown words have n-grams, and its arcs are other than sigmoids"
-        if self.embedder.contextual:
-            return "its word vectors depend on the words around"
-        if self.dtype != torch.float32:
-            return f"its weights are {self.dtype}, not torch.float32"
-        if getattr(self, "tokenizer", None) is None:
-            return "it has no tokenizer: give it one, to_compiled(tokenizer)"
-        if not isinstance(self.tokenizer, PreTrainedTokenizerFast):
-            return "its tokenizer is not one of the tokenizers library"
-        return None
+        return compiling.reason_against(self)
 
-    @torch.no_grad()
     def to_compiled(self, tokenizer: PreTrainedTokenizerBase | None = None) -> CompiledClassifier:
         """This model compiled to a table of its words' arc scores, which predicts much faster.
 
@@ -346,39 +315,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         """
         if tokenizer is not None:
             self.tokenizer = tokenizer
-        reason = self.reason_not_compiled()
-        if reason is not None:
-            raise UserError(f"this model cannot be compiled: {reason}")
-        backend: Any = self.tokenizer
-        words: Any = words_of(
-            backend.backend_tokenizer.to_str(), bool(backend.split_special_tokens)
-        )
-        if isinstance(backend, OpenVocabularyTokenizer):
-            words = WithUnknown(words, backend.by_answers)
-        encoder: Any = self.encoder
-        ids = torch.arange(len(backend), device=self.device).split(_ROWS_AT_ONCE)
         with self._evaluating():
-            vectors = map(self._embed, ids)
-            return CompiledClassifier.from_parts(
-                self.labels,
-                words,
-                vectors,
-                encoder,
-                self.head,
-                self.config.head or {},
-                self.class_log_prior,
-                self._unknown_words(),
-            )
-
-    def _unknown_words(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Rows of unknown words, their vectors, and those of n-grams; None without n-grams."""
-        embedder: Any = self.embedder
-        tokenizer: Any = self.tokenizer
-        if "ngrams" not in tokenizer.model_input_names:
-            return None
-        words = embedder if self.config.rules is None else embedder.vectors
-        rows = torch.tensor(sorted(set(tokenizer.by_answers.rows.values())), device=self.device)
-        return rows, self._embed(rows), words.own_rows.ngrams
+            return compiling.compiled(self)
 
     to_matcher = to_compiled  # its former name, kept for one release
 
@@ -510,24 +448,19 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             self.train(training)
 
     @torch.inference_mode()
-    def _vectors_of(self, documents: Documents) -> Iterator[tuple[Integers, Tensor]]:
-        """The numbers of documents and their vectors `[some, K]`, some at a time."""
+    def _outputs(
+        self, documents: Documents, batches: Iterator[Integers]
+    ) -> Iterator[tuple[Integers, Any]]:
+        """The numbers of the documents of each batch, and what `forward` gives for them."""
         with self._evaluating():
-            for numbers in self.evaluation_batches(documents):
-                output = self._run(documents, numbers, output_hidden_states=True)
-                yield numbers, output.hidden_states[0]  # type: ignore[index]
-
-    def _run(
-        self, documents: Documents, numbers: Integers, **options: Any
-    ) -> SequenceClassifierOutput:
-        """What `forward` gives for some documents."""
-        batch = self.make_batch(documents, numbers)
-        batch.pop("labels", None)
-        batch = {name: each.to(self.device) for name, each in batch.items()}
-        return self(**batch, return_dict=True, **options)  # type: ignore[no-any-return]
+            for numbers in batches:
+                batch = self.make_batch(documents, numbers)
+                batch.pop("labels", None)
+                batch = {name: each.to(self.device) for name, each in batch.items()}
+                yield numbers, self(**batch, return_dict=True, output_hidden_states=True)
 
     def _embed(self, token_ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
-        return configured.embed(self.embedder, token_ids, torch.ones_like(token_ids), ngrams)
+        return embed(self.embedder, token_ids, torch.ones_like(token_ids), ngrams)
 
     def _clean(self, input_ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Ids and mask `[batch, at least one]`; a tokenizer gives an empty text floating ones."""
@@ -552,19 +485,11 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 distinct[new[:, 0]] = ids[ngrams[:, 0]]
                 ngrams = torch.cat([new, ngrams[:, 1:]], dim=1)
             rows = self._embed(distinct, ngrams)
-            return self._encode_packed(Packed(rows, index, offsets_of(mask)))
+            return encode_packed(self.encoder, Packed(rows, index, offsets_of(mask)))
         if ngrams is not None:
             places = mask.flatten().nonzero()[ngrams[:, 0]]
             ngrams = torch.cat([places, ngrams[:, 1:]], dim=1)
-        document: Tensor = self.encoder(
-            configured.embed(self.embedder, input_ids, mask, ngrams), mask
-        )
-        return document
-
-    def _encode_packed(self, packed: Packed) -> Tensor:
-        if isinstance(self.encoder, PackedSeq2VecEncoder):
-            return self.encoder.forward_packed(*packed)
-        document: Tensor = self.encoder(*pad(packed))
+        document: Tensor = self.encoder(embed(self.embedder, input_ids, mask, ngrams), mask)
         return document
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.data.tokenizers import bounded, in_batches
 from sopa_plugin.errors import TrainingFailed
@@ -16,6 +16,7 @@ from sopa_plugin.registry import PositiveInt
 
 
 @Model.register("tfidf")
+@dataclass(eq=False, repr=False)
 class Tfidf(LinearModel):
     """Counts of n-grams, scaled by how few documents have them (scikit-learn's definition).
 
@@ -28,21 +29,11 @@ class Tfidf(LinearModel):
         sublinear: count c as 1 + log c.
     """
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        labels: list[str],
-        max_ngram: PositiveInt = 2,
-        min_documents: PositiveInt = 1,
-        max_features: PositiveInt | None = None,
-        sublinear: bool = True,
-    ) -> None:
-        super().__init__(tokenizer, labels)
-        self.max_ngram = max_ngram
-        self.min_documents = min_documents
-        self.max_features = max_features
-        self.sublinear = sublinear
-        self.vectorizer: Any = None
+    max_ngram: PositiveInt = 2
+    min_documents: PositiveInt = 1
+    max_features: PositiveInt | None = None
+    sublinear: bool = True
+    vectorizer: Any = field(default=None, init=False)
 
     def fit_features(self, texts: Sequence[str]) -> Any:
         """Decides which n-grams count; the texts' features, sparse `[texts, n-grams]`."""

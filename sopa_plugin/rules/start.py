@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.embedders import TokenEmbedder
-from sopa_plugin.embedders.configured import embed
-from sopa_plugin.embedders.token_embedder import Found
+from sopa_plugin.embedders.token_embedder import Found, embed
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import FIRES, RulePattern
 from sopa_plugin.rules.automaton import HardPattern

@@ -18,7 +18,7 @@ from torch.nn import functional
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers.utils.generic import flatten_dict
 
-from sopa_plugin.data.batches import Documents, Integers, training_batches
+from sopa_plugin.data.batches import Documents, Integers, evaluation_batches, training_batches
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
@@ -423,12 +423,15 @@ class AccelerateTrainer(Trainer):
             size = float(weights[torch.from_numpy(state.train.labels[numbers])].sum())
         # gradients are averaged over processes, losses are not
         scale = self.accelerator.num_processes / (size if self.loss_reduction == "mean" else 1)
-        results = []
+        results, device = [], self.accelerator.device
         for position, batches in enumerate(group):
             last = position == len(group) - 1
             with nullcontext() if last else self.accelerator.no_sync(state.module):
                 numbers = batches[self.accelerator.process_index]
-                logits, labels = self._forward(state, numbers)
+                batch = state.model.make_batch(state.train, numbers)
+                batch = {name: each.to(device, non_blocking=True) for name, each in batch.items()}
+                labels = batch.pop("labels")
+                logits = state.module(**batch).logits.to(state.train_logits.dtype)
                 loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
                 objective, share = loss * scale, 1 if self.loss_reduction == "mean" else size
                 if last and self.anchor:
@@ -487,15 +490,6 @@ class AccelerateTrainer(Trainer):
             weights = np.array([self.class_weights.get(name, 1.0) for name in names])
         return torch.from_numpy(weights).to(state.train_logits)
 
-    def _forward(self, state: TrainingState, numbers: Integers) -> tuple[Tensor, Tensor]:
-        """Logits `[batch, labels]` in float32 or more, and labels `[batch]`."""
-        batch = state.model.make_batch(state.train, numbers)
-        device = self.accelerator.device
-        batch = {name: each.to(device, non_blocking=True) for name, each in batch.items()}
-        labels = batch.pop("labels")
-        logits = state.module(**batch).logits
-        return logits.to(state.train_logits.dtype), labels
-
     def _clip(self, model: TextClassifier) -> None:
         if self.grad_norm is None and self.grad_clipping is None:
             return
@@ -526,7 +520,7 @@ class AccelerateTrainer(Trainer):
         self, model: TextClassifier, documents: Documents
     ) -> NDArray[np.floating]:
         """Log-probabilities `[documents, labels]`, each document's computed by some one process."""
-        batches = list(model.evaluation_batches(documents))
+        batches = list(evaluation_batches(documents.lengths))
         mine = batches[self.accelerator.process_index :: self.accelerator.num_processes]
         return _log_softmax(self.accelerator.reduce(model.logits(documents, iter(mine)), "sum"))
 

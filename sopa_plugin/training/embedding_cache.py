@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from sopa_plugin.data.batches import Documents
+from sopa_plugin.data.batches import Documents, evaluation_batches
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -47,7 +47,7 @@ def embed_once(
         _map(file, "w+", shape)
     accelerator.wait_for_everyone()
     vectors = _map(file, "r+", shape)
-    batches = list(model.evaluation_batches(documents))
+    batches = list(evaluation_batches(documents.lengths))
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
     mine = batches[accelerator.local_process_index :: processes]  # of this machine
     model.embedder.eval()

@@ -6,7 +6,7 @@ import json
 import logging
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,6 +23,7 @@ from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.dataset_reader import in_fixtures
 from sopa_plugin.data.readers.splits import is_labelled
 from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut, in_batches
+from sopa_plugin.embedders import TokenEmbedder
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel, load_model
 from sopa_plugin.registry import (
@@ -198,19 +199,18 @@ class Experiment:
     ) -> PreTrainedTokenizerBase:
         """The tokenizer of the data, which knows some words besides."""
         params = fill_defaults(Model, self.model.params)
-        model, tokenizer = Model.by_name(params["type"]), self.tokenizer.construct()
+        embedder, tokenizer = params.get("embedder"), self.tokenizer.construct()
         train: Sequence[str] = data["train"]["text"]
         if also:
             train = [*train[:], *[" ".join(also)] * getattr(tokenizer, "min_count", 1)]
-        return build_tokenizer(
-            tokenizer,
-            train,
-            data["dev"]["text"],
-            model.pretrained_words(params),
-            model.is_cased(params),
-            self.dataset.lowercase,
-            self.dataset.max_tokens,
-        )
+        words: Iterable[str] = ()
+        cased = None
+        if embedder is not None:
+            kind = TokenEmbedder.by_name(embedder["type"])
+            words, cased = kind.pretrained_words(embedder), kind.is_cased(embedder)
+        lowercase, max_tokens = self.dataset.lowercase, self.dataset.max_tokens
+        dev = data["dev"]["text"]
+        return build_tokenizer(tokenizer, train, dev, words, cased, lowercase, max_tokens)
 
 
 def run_experiment(
@@ -471,61 +471,50 @@ def evaluate_run(
     folder = Path(folder)
     model = load_model(folder, accept_changed)
     model.to_device(device)
-    own = dataset_reader(folder)
+    reader = dataset_reader(folder)
     # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer
-    fold_and_cut(model.tokenizer, own.lowercase, own.max_tokens)
-    counted = own.labels_only_in_test == "count"
+    fold_and_cut(model.tokenizer, reader.lowercase, reader.max_tokens)
+    counted = reader.labels_only_in_test == "count"
+    sets: list[tuple[str, str, Dataset]] = []
     if not data:
-        whole = own.read()
-        there = [split for split in splits if split in whole]
-        for split in [each for each in there if is_labelled(whole[each])] or there:
-            each = whole[split]
-            yield _evaluate(model, str(own.path), split, each, errors, counted, also)
+        own = reader.read()
+        there = [split for split in splits if split in own]
+        labelled = [split for split in there if is_labelled(own[split])]
+        sets = [(str(reader.path), split, own[split]) for split in labelled or there]
     for path in data:
         if Path(path).is_file():
-            test = own.read_file(path, model.labels)
+            examples = reader.read_file(path, model.labels)
         else:
-            test = dataset_reader(folder, path).read_test(model.labels)
-        yield _evaluate(model, path, "test", test, errors, counted, also)
-
-
-def _evaluate(
-    model: Model,
-    path: str,
-    split: str,
-    data: Dataset,
-    errors: TextIO | None,
-    counted: bool,
-    also: Callable[[Model, Sequence[str]], Metrics] | None,
-) -> Metrics:
-    if not is_labelled(data):
-        raise UserError(f"{path}: its {split} texts have no labels to evaluate by")
-    names = data.features["label"].names
-    columns = data[:]
-    others = {names[number] for number in columns["label"]} - set(model.labels)
-    if others and not counted:
-        raise UserError(
-            f"the {split} set has the label '{min(others)}', which the model does not know; "
-            f"expected {', '.join(model.labels)}"
-        )
-    # by name: the same class may have another number in other data
-    classes = [*model.labels, *sorted(others)]
-    labels = np.array([classes.index(names[number]) for number in columns["label"]])
-    log_probabilities = model.log_probabilities(columns["text"])
-    predicted, sure = log_probabilities.argmax(axis=1), log_probabilities.max(axis=1)
-    for number in np.argsort(-sure, kind="stable"):
-        if errors is not None and predicted[number] != labels[number]:
-            error = {
-                "data": path,
-                "split": split,
-                "row": columns["row"][number] if "row" in columns else int(number) + 1,
-                "text": columns["text"][number],
-                "gold": classes[labels[number]],
-                "predicted": model.labels[predicted[number]],
-                "probability": round(float(np.exp(sure[number])), 6),
-            }
-            errors.write(json.dumps(error, ensure_ascii=False) + "\n")
-    metrics = detailed_metrics(log_probabilities, labels, model.labels)
-    logger.info("%s, %s:\n%s", path, split, metrics_text(metrics))
-    more = also(model, columns["text"]) if also else {}
-    return {"data": path, "split": split, **metrics, **more}
+            examples = dataset_reader(folder, path).read_test(model.labels)
+        sets.append((path, "test", examples))
+    for path, split, examples in sets:
+        if not is_labelled(examples):
+            raise UserError(f"{path}: its {split} texts have no labels to evaluate by")
+        names, columns = _label_names(examples), examples[:]
+        others = {names[number] for number in columns["label"]} - set(model.labels)
+        if others and not counted:
+            raise UserError(
+                f"the {split} set has the label '{min(others)}', which the model does not know; "
+                f"expected {', '.join(model.labels)}"
+            )
+        # by name: the same class may have another number in other data
+        classes = [*model.labels, *sorted(others)]
+        labels = np.array([classes.index(names[number]) for number in columns["label"]])
+        log_probabilities = model.log_probabilities(columns["text"])
+        predicted, sure = log_probabilities.argmax(axis=1), log_probabilities.max(axis=1)
+        for number in np.argsort(-sure, kind="stable"):
+            if errors is not None and predicted[number] != labels[number]:
+                error = {
+                    "data": path,
+                    "split": split,
+                    "row": columns["row"][number] if "row" in columns else int(number) + 1,
+                    "text": columns["text"][number],
+                    "gold": classes[labels[number]],
+                    "predicted": model.labels[predicted[number]],
+                    "probability": round(float(np.exp(sure[number])), 6),
+                }
+                errors.write(json.dumps(error, ensure_ascii=False) + "\n")
+        metrics = detailed_metrics(log_probabilities, labels, model.labels)
+        logger.info("%s, %s:\n%s", path, split, metrics_text(metrics))
+        more = also(model, columns["text"]) if also else {}
+        yield {"data": path, "split": split, **metrics, **more}

@@ -252,7 +252,13 @@ class RunFolder:
 
         Takes the lock of a run that is to be continued or replaced.
         """
-        self._check_name()
+        try:
+            str(self.path).encode("utf-8")
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{str(self.path)!a}: the name of the output folder is not UTF-8, in which models "
+                "cannot be saved; choose another with -s"
+            ) from None
         self._tidy_beside()
         if not self.path.exists() or _is_empty(self.path):
             return None, None
@@ -273,15 +279,6 @@ class RunFolder:
             read_config(self.path),
             read_json(finished, "the metrics of a run") if finished.exists() else None,
         )
-
-    def _check_name(self) -> None:
-        try:
-            str(self.path).encode("utf-8")
-        except UnicodeEncodeError:
-            raise UserError(
-                f"{str(self.path)!a}: the name of the output folder is not UTF-8, in which models "
-                "cannot be saved; choose another with -s"
-            ) from None
 
     def _occupied(self) -> UserError:
         return UserError(
