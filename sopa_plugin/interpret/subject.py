@@ -391,23 +391,17 @@ class ModelSubject(Subject):
         every = np.arange(len(offsets) - 1)
         if self.contextual:
             batch = documents.padded(every, self.model.config.pad_token_id or 0)
-            batch = {name: each.to(self.model.device) for name, each in batch.items()}
+        else:
+            batch = documents.packed(every)
+        batch = {name: each.to(self.model.device) for name, each in batch.items()}
+        if self.contextual:
             mask = batch["attention_mask"].bool()
             rows = self.model.embedder(batch["input_ids"], mask)[mask]
             index, bounds = torch.arange(len(rows)), torch.from_numpy(offsets)
         else:
-            batch = documents.packed(every)
-            rows = self._vectors(batch["token_ids"], batch.get("ngrams"))
+            rows = self.model.word_vectors(batch["token_ids"], batch.get("ngrams"))
             index, bounds = batch["index"], batch["offsets"]
         return Encoded(rows, index.to(rows.device), bounds.to(rows.device), ids, new_words)
-
-    def _vectors(self, ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
-        """Vectors `[ids, dim]` of tokens, where they do not depend on context."""
-        from sopa_plugin.embedders.token_embedder import embed
-
-        ids, mask = ids.to(self.model.device), torch.ones_like(ids)
-        ngrams = None if ngrams is None else ngrams.to(ids.device)
-        return embed(self.model.embedder, ids, mask, ngrams)
 
     def words(self, documents: Sequence[Text]) -> list[tuple[str, ...]]:
         from sopa_plugin.compiled.words import WithUnknown, Words
@@ -457,7 +451,8 @@ class ModelSubject(Subject):
         words = sorted(rows.keys() - set(special), key=rows.__getitem__)
         for start in range(0, len(words), VOCABULARY_CHUNK):
             chunk = words[start : start + VOCABULARY_CHUNK]
-            yield chunk, self._vectors(torch.tensor([rows[word] for word in chunk]))
+            ids = torch.tensor([rows[word] for word in chunk], device=self.model.device)
+            yield chunk, self.model.word_vectors(ids)
 
     def is_special(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.isin(ids, self._around) if self._around else super().is_special(ids)

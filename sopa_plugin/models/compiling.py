@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from sopa_plugin.compiled import CompiledClassifier
@@ -55,13 +54,9 @@ def compiled(model: Any) -> CompiledClassifier:
     )
     if isinstance(tokenizer, OpenVocabularyTokenizer):
         words = WithUnknown(words, tokenizer.by_answers)
-
-    def vectors(ids: Tensor) -> Tensor:
-        return model.embedder(ids, torch.ones_like(ids))  # type: ignore[no-any-return]
-
     ids = torch.arange(len(tokenizer), device=model.device).split(_ROWS_AT_ONCE)
     boundaries = encoder.boundary_rows().to(arcs.weight)
-    parts = [encoder.arc_scores(some) for some in [*map(vectors, ids), boundaries]]
+    parts = [encoder.arc_scores(some) for some in [*map(model.word_vectors, ids), boundaries]]
     state = {
         "class_log_prior": model.class_log_prior,
         **document.state_dict(prefix="document_vector."),
@@ -72,7 +67,7 @@ def compiled(model: Any) -> CompiledClassifier:
         static = model.embedder if model.config.rules is None else model.embedder.vectors
         state |= {
             "unknown.rows": rows,
-            "unknown.vectors": vectors(rows),
+            "unknown.vectors": model.word_vectors(rows),
             "unknown.ngrams": static.own_rows.ngrams,
             "unknown.weight": arcs.weight,
             "unknown.bias": arcs.bias * options.bias_scale,

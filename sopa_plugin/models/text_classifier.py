@@ -168,7 +168,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             input_ids, mask = self._clean(input_ids, attention_mask)
             document, empty = self._encode_padded(input_ids, mask, ngrams), ~mask.any(dim=1)
         else:
-            rows = rows if token_ids is None else self._embed(token_ids, ngrams)
+            rows = rows if token_ids is None else self.word_vectors(token_ids, ngrams)
             if rows is None or index is None or offsets is None:
                 raise ValueError("expected input_ids, or token_ids or rows with index and offsets")
             document = encode_packed(self.encoder, Packed(rows, index, offsets))
@@ -209,6 +209,10 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 "sopa_plugin.models.load_model(folder)"
             )
         return Documents.encode(texts, self.tokenizer, labels, new_words)
+
+    def word_vectors(self, token_ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
+        """Vectors `[..., dim]` of `token_ids [...]`, where they do not depend on context."""
+        return embed(self.embedder, token_ids, torch.ones_like(token_ids), ngrams)
 
     def look_at(self, texts: Sequence[str]) -> None:
         """Where it began as rules, sets how little they count where they do not fire."""
@@ -397,12 +401,12 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         model.tokenizer = load_tokenizer(folder)
         last = max(model.tokenizer.get_vocab().values(), default=0)
         try:
-            model._embed(torch.tensor([[last]]))  # contextual ones take documents
+            model.word_vectors(torch.tensor([[last]]))  # contextual ones take documents
             if isinstance(model.tokenizer, OpenVocabularyTokenizer):
                 entries = torch.tensor(model.tokenizer.by_answers.entries())
                 entries = functional.pad(entries, (0, 1 + MOST_NGRAMS - entries.shape[1]))
                 places = torch.arange(len(entries))[:, None]
-                model._embed(entries[:, 0], torch.cat([places, entries[:, 1:]], dim=1))
+                model.word_vectors(entries[:, 0], torch.cat([places, entries[:, 1:]], dim=1))
         except (IndexError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"{folder}: a word of the tokenizer, of which the last is {last}, has no vector "
@@ -459,9 +463,6 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 batch = {name: each.to(self.device) for name, each in batch.items()}
                 yield numbers, self(**batch, return_dict=True, output_hidden_states=True)
 
-    def _embed(self, token_ids: Tensor, ngrams: Tensor | None = None) -> Tensor:
-        return embed(self.embedder, token_ids, torch.ones_like(token_ids), ngrams)
-
     def _clean(self, input_ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Ids and mask `[batch, at least one]`; a tokenizer gives an empty text floating ones."""
         padding = self.config.pad_token_id
@@ -484,7 +485,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 new = (distinct >= _NEW).nonzero()
                 distinct[new[:, 0]] = ids[ngrams[:, 0]]
                 ngrams = torch.cat([new, ngrams[:, 1:]], dim=1)
-            rows = self._embed(distinct, ngrams)
+            rows = self.word_vectors(distinct, ngrams)
             return encode_packed(self.encoder, Packed(rows, index, offsets_of(mask)))
         if ngrams is not None:
             places = mask.flatten().nonzero()[ngrams[:, 0]]
