@@ -23,7 +23,7 @@ from sopa_plugin.compiled import load_compiled
 from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, load_model
-from sopa_plugin.registry import plugins
+from sopa_plugin.registry import names
 
 ROOT = Path(__file__).parents[1]
 PLANTED = "planted_package"
@@ -166,7 +166,7 @@ def test_what_is_trusted_is_used(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same folder, with a package that the user names."""
-    monkeypatch.setattr(plugins, "_imported", {})
+    monkeypatch.setattr(names, "_plugins", {})
     Path("trusted_package.py").write_text(MODULE.format(marker=str(run / "executed")))
     change(run / "config.json", "encoder.type", "trusted_package.Part")
     (run / "compiled.safetensors").unlink()

@@ -24,14 +24,14 @@ from sopa_plugin.registry.hints import (
     is_hub_id,
 )
 from sopa_plugin.registry.jsonnet import load_config, missing_files
-from sopa_plugin.registry.overrides import apply_overrides
-from sopa_plugin.registry.params import Lazy, Registrable, build, check, fill_defaults
-from sopa_plugin.registry.plugins import (
+from sopa_plugin.registry.names import (
     check_imported,
     import_plugins,
     imported_only,
     imported_plugins,
 )
+from sopa_plugin.registry.overrides import apply_overrides
+from sopa_plugin.registry.params import Lazy, Registrable, build, check, fill_defaults
 from sopa_plugin.registry.problems import ConfigError, Problem
 
 __all__ = [

@@ -16,13 +16,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin
 
-_LOCAL_PATH = "a local file or folder, or the name of something elsewhere"
-_NO_HUB = "which is not on the Hugging Face Hub under a plain name"
-LocalPath = Annotated[str, _LOCAL_PATH]
-"""Hint of a string that may name a local file or folder; saved configs hold it absolute."""
-LocalFile = Annotated[str, _LOCAL_PATH, _NO_HUB]
-"""The same where a name without a scheme (`hf://`) can only be of a local file or folder."""
-
 UNIONS = (Union, types.UnionType)
 LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
 SETS = (set, frozenset, abc.Set, abc.MutableSet)
@@ -37,6 +30,7 @@ _BY_KEY = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _FILE_SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet", ".vec", ".gz", ".zip")
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -66,6 +60,19 @@ class Bound:
         limits = [(how.replace("_", " "), each) for how, each in vars(self).items()]
         words = " and ".join(f"{how} {each}" for how, each in limits if each is not None)
         return f"of {words}" if words.startswith("at ") else words
+
+
+@dataclass(frozen=True)
+class Local:
+    """Says in a hint that a string may name a local file or folder, or something elsewhere."""
+
+    may_be_on_hub: bool
+
+
+LocalPath = Annotated[str, Local(may_be_on_hub=True)]
+"""Hint of a string that may name a local file or folder; saved configs hold it absolute."""
+LocalFile = Annotated[str, Local(may_be_on_hub=False)]
+"""The same where a name without a scheme (`hf://`) can only be of a local file or folder."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +114,9 @@ def plain_hint(hint: Any) -> Any:
     return unwrap(hint)[0]
 
 
-def is_local_path(hint: Any) -> bool:
-    return _LOCAL_PATH in unwrap(hint)[1]
-
-
-def is_local_file(hint: Any) -> bool:
-    return _NO_HUB in unwrap(hint)[1]
+def notes(hint: Any, kind: type[T]) -> list[T]:
+    """What `Annotated` says in a hint by notes of a `kind`: `Bound`, `Local` or `ConfigOf`."""
+    return [note for note in unwrap(hint)[1] if isinstance(note, kind)]
 
 
 def is_hub_id(path: str) -> bool:
@@ -126,14 +130,10 @@ def is_hub_id(path: str) -> bool:
     return not (folder and os.path.isdir(folder))
 
 
-def bounds(hint: Any) -> list[Bound]:
-    return [note for note in unwrap(hint)[1] if isinstance(note, Bound)]
-
-
 def is_restricted(hint: Any) -> bool:
     """Whether the hint says more of a value than its type: a bound or a `Literal` is in it."""
     plain = plain_hint(hint)
-    if get_origin(plain) is Literal or bounds(hint):
+    if get_origin(plain) is Literal or notes(hint, Bound):
         return True
     inner = (*UNIONS, *LISTS, *SETS, *MAPPINGS, tuple)
     return get_origin(plain) in inner and any(map(is_restricted, get_args(plain)))

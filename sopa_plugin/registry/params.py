@@ -13,9 +13,6 @@ import inspect
 import itertools
 import json
 import os
-import pkgutil
-import re
-import sys
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
@@ -25,7 +22,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
-from sopa_plugin.errors import UserError
 from sopa_plugin.files import parse_json
 from sopa_plugin.registry.hints import (
     ANYTHING,
@@ -34,28 +30,32 @@ from sopa_plugin.registry.hints import (
     SETS,
     UNIONS,
     Argument,
+    Bound,
     ConfigOf,
+    Local,
     arguments,
-    bounds,
     buildable,
-    is_local_file,
-    is_local_path,
     is_restricted,
     members,
+    notes,
     plain_hint,
-    unwrap,
 )
-from sopa_plugin.registry.plugins import looked_in, may_import, trust
+from sopa_plugin.registry.names import (
+    Part,
+    choices,
+    choose,
+    is_subclass,
+    lookup,
+    part_of,
+    registered,
+    takes_type,
+)
 from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, join, nearest
 
 T = TypeVar("T")
 Target = TypeVar("Target", bound=Callable[..., Any])
 
-_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _WRONG_VALUE = "wrong value"  # of the right type
-
-
-_registry: dict[type, dict[str, _Part]] = {}
 
 
 class Registrable:
@@ -90,6 +90,8 @@ class Registrable:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if Registrable in cls.__bases__:
+            registered.setdefault(cls, {})
         if inspect.isfunction(vars(cls).get("__init__")):
             cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
 
@@ -106,7 +108,7 @@ class Registrable:
 
         The class of another library is registered by a call: `Optimizer.register("adam")(Adam)`.
         """
-        names = _registry.setdefault(cls, {})
+        names = registered.setdefault(cls, {})
 
         def decorate(target: Target) -> Target:
             before = names.get(name)
@@ -120,7 +122,7 @@ class Registrable:
                 raise ConfigError(f"{_full_name(target)} has no constructor '{constructor}'")
             if is_dataclass(target):  # whose constructor was not there in `__init_subclass__`
                 target.__init__ = _checked(target.__init__)  # type: ignore[method-assign]
-            names[name] = _Part(cls, name, target, constructor)
+            names[name] = Part(cls, name, target, constructor)
             return target
 
         return decorate
@@ -128,7 +130,7 @@ class Registrable:
     @classmethod
     def by_name(cls, name: str) -> type[Self]:
         """The implementation of that name, or at that dotted path; `ConfigError` if none is."""
-        part = _lookup(cls, name, "")
+        part = lookup(cls, name, "")
         if isinstance(part, Problem):
             raise ConfigError([part])
         return part.target  # type: ignore[return-value]
@@ -136,12 +138,12 @@ class Registrable:
     @classmethod
     def registered_name(cls) -> str:
         """The name that this very class is registered under, "" if it is not."""
-        return _part_of(cls).name
+        return part_of(cls).name
 
     @classmethod
     def list_available(cls) -> list[str]:
         """The registered names in alphabetical order, but the default first."""
-        return sorted(_choices(cls), key=lambda name: (name != cls.default_implementation, name))
+        return sorted(choices(cls), key=lambda name: (name != cls.default_implementation, name))
 
     @classmethod
     def from_params(cls, params: str | Mapping[str, Any], /, **handed_over: Any) -> Self:
@@ -260,187 +262,8 @@ def _checked(init: Callable[..., None]) -> Callable[..., None]:
     return checked
 
 
-# --- what a config names ---
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A class (or function) that a config can name, and how it is called.
-
-    Attributes:
-        kind: the base class that it is an implementation of.
-        name: what `type` says or would say; "" for a class that is not chosen by name.
-        target: the class itself.
-        constructor: of its classmethods, the one that builds it; None for its `__init__`.
-    """
-
-    kind: type
-    name: str
-    target: Callable[..., Any]
-    constructor: str | None = None
-
-    @property
-    def title(self) -> str:
-        return self.name or getattr(self.target, "__name__", "this part")
-
-    @property
-    def make(self) -> Callable[..., Any]:
-        """What is called to build the part, and whose type hints its config is checked by."""
-        return getattr(self.target, self.constructor) if self.constructor else self.target
-
-    @functools.cached_property
-    def takes(self) -> dict[str, Argument]:
-        return arguments(self.make)
-
-    @functools.cached_property
-    def handed_over(self) -> frozenset[str]:
-        """The names of the arguments that its builder supplies."""
-        owners = (self.kind, self.target)
-        return frozenset().union(*(getattr(each, "handed_over", ()) for each in owners))
-
-    @functools.cached_property
-    def configurable(self) -> dict[str, Argument]:
-        """The arguments that a config may give."""
-        return {key: each for key, each in self.takes.items() if key not in self.handed_over}
-
-    def refuse(self, key: Any, value: Any, path: str) -> Problem:
-        """The problem of a key that a config may not give."""
-        where, known = join(path, key), sorted(self.configurable)
-        if key in self.handed_over:
-            advice = "it is handed over by the builder; remove it"
-            return Problem(where, "not to be configured", found=found(value), hint=advice)
-        expected = f"a key of {self.title}: " + (", ".join(known) or "it has none")
-        advice = did_you_mean(str(key), known) or "remove it"
-        return Problem(where, "unknown key", expected, found(value), advice)
-
-    def build(self, given: Mapping[str, _Node], path: str, /, **handed_over: Any) -> Any:
-        """Builds the part; what is handed over and not taken by this implementation is left out.
-
-        Raises `TypeError` if an argument is handed over that none of the implementations names, or
-        if one is missing, and `ConfigError` if the constructor refuses a value (`ValueError`).
-        """
-        unknown = handed_over.keys() - self.takes.keys() - self.handed_over
-        if unknown:
-            raise TypeError(f"{self.title} takes no {', '.join(sorted(unknown))}")
-        call = {key: node.build() for key, node in given.items()}
-        call |= {key: value for key, value in handed_over.items() if key in self.takes}
-        missing = [key for key, each in self.takes.items() if each.required and key not in call]
-        if missing:
-            raise TypeError(
-                f"{path or self.title}: {', '.join(missing)} must be handed over: pass it to "
-                "from_params, or annotate the part as Lazy and pass it to construct"
-            )
-        try:
-            return self.make(**call)
-        except UserError:
-            raise
-        except ValueError as error:
-            problem = Problem(path, f"'{self.title}' cannot be built", hint=str(error))
-            raise ConfigError([problem]) from error
-
-
-def _choices(kind: type) -> dict[str, _Part]:
-    """What can stand where `kind` is asked for, by name."""
-    return {
-        name: part
-        for base in reversed(kind.__mro__)
-        for name, part in _registry.get(base, {}).items()
-        if base is kind or _is_subclass(part.target, kind)
-    }
-
-
-def _is_base(kind: type) -> bool:
-    """Whether `kind` is a base class, to be chosen from by `type`, not a part itself."""
-    return kind in _registry or Registrable in kind.__bases__
-
-
-def _part_of(kind: type) -> _Part:
-    """How `kind` itself is built: as it was registered, if it was; by its `__init__` first."""
-    own = [each for each in _choices(kind).values() if each.target is kind]
-    return min(own, key=lambda each: each.constructor or "", default=_Part(kind, "", kind))
-
-
-def _lookup(kind: type, name: str, path: str) -> _Part | Problem:
-    """The implementation of `kind` with that name or dotted path, or what is wrong with it."""
-    known = _choices(kind)
-    if name in known:
-        return known[name]
-    if _DOTTED.fullmatch(name):
-        return _import(kind, name, path)
-    advice = [
-        did_you_mean(name, known),
-        f"(looked in {looked_in()}; give its package with --include-package if it is your own)",
-    ]
-    what = f"no {kind.__name__} is called '{name}'"
-    return Problem(path, what, _one_of(known), f'"{name}"', " ".join(filter(None, advice)))
-
-
-def _one_of(known: Iterable[str]) -> str:
-    return "one of " + (", ".join(sorted(known)) or "(none is registered)")
-
-
-def _import(kind: type, name: str, path: str) -> _Part | Problem:
-    expected = f"the dotted path of a subclass of {kind.__name__}, or a registered name"
-    if not may_import() and _imported(name) is None:
-        package = name.partition(".")[0]
-        return Problem(path, f"'{name}' is of the package '{package}', {trust(package)}")
-    try:
-        target = pkgutil.resolve_name(name) if may_import() else _imported(name)
-    except Exception as error:  # a module may raise anything while it is imported
-        reason = f"{type(error).__name__}: {error}"
-        return Problem(path, f"'{name}' cannot be imported", expected, f'"{name}"', reason)
-    accepted = (kind, *getattr(kind, "also_accepts", ()))
-    if target in accepted or not any(_is_subclass(target, each) for each in accepted):
-        what = f"'{name}' is not a subclass of {kind.__name__}"
-        return Problem(path, what, expected, f'"{name}"', "name another class, or derive it")
-    if inspect.isabstract(target):
-        what = f"'{name}' is abstract and cannot be built"
-        return Problem(path, what, expected, f'"{name}"', "name one of its subclasses")
-    return _Part(kind, name, target, _part_of(target).constructor)
-
-
-def _imported(name: str) -> Any:
-    """What is at a dotted path among the modules that are imported already; None if nothing is."""
-    parts = name.split(".")
-    for length in range(len(parts) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:length]))
-        if found is not None:
-            for part in parts[length:]:
-                found = getattr(found, part, None)
-            return found
-    return None
-
-
-def _is_subclass(target: object, kind: type) -> bool:
-    return isinstance(target, type) and issubclass(target, kind)
-
-
 def _full_name(target: object) -> str:
     return f"{getattr(target, '__module__', '?')}.{getattr(target, '__qualname__', target)}"
-
-
-def _takes_type(kind: type) -> bool:
-    """Whether the key `type` chooses the class; not so where it is an argument of the class."""
-    return issubclass(kind, Registrable) or "type" not in arguments(kind)
-
-
-def _choose(kind: type, params: Mapping[str, Any], path: str, type_path: str) -> _Part | Problem:
-    """The class that builds a `kind` from `params`, or what is wrong with their `type`."""
-    name: Any = None
-    if "type" in params and _takes_type(kind):
-        name = params["type"]
-        if not isinstance(name, str):
-            return Problem(type_path, "wrong type", "a name (a string)", found(name))
-        if not issubclass(kind, Registrable) and not _DOTTED.fullmatch(name):
-            expected = f"no key 'type', or the dotted path of a subclass of {kind.__name__}"
-            return Problem(type_path, f"no {kind.__name__} has a name", expected, f'"{name}"')
-    elif issubclass(kind, Registrable):
-        name = kind.default_implementation if _is_base(kind) else None
-        if _is_base(kind) and name is None:
-            hint = f"say which {kind.__name__} it is: {{type: ...}}"
-            where, what = join(path, "type"), "required key is missing"
-            return Problem(where, what, _one_of(_choices(kind)), hint=hint)
-    return _part_of(kind) if name is None else _lookup(kind, name, type_path)
 
 
 # --- the walk ---
@@ -482,16 +305,17 @@ class _Check:
 
     def node(self, hint: Any, value: Any, path: str) -> _Node:
         """The node for `value` under `hint`."""
-        if is_local_path(hint) and isinstance(value, str):
-            local = os.path.expanduser(value)
-            self.local_paths[path] = local, not is_local_file(hint)
-            return _leaf(local, os.path.abspath(local) if os.path.exists(local) else local)
-        for note in unwrap(hint)[1]:
-            if isinstance(note, ConfigOf):
-                _Check(self.local_paths).node(note.kind, value, path)
+        local = notes(hint, Local)
+        if local and isinstance(value, str):
+            name = os.path.expanduser(value)
+            self.local_paths[path] = name, local[0].may_be_on_hub
+            return _leaf(name, os.path.abspath(name) if os.path.exists(name) else name)
+        for part in notes(hint, ConfigOf):
+            _Check(self.local_paths).node(part.kind, value, path)
         node = self._typed(plain_hint(hint), value, path)
-        number = node.build() if bounds(hint) else None
-        if isinstance(number, Real) and any(number not in bound for bound in bounds(hint)):
+        bounds = notes(hint, Bound)
+        number = node.build() if bounds else None
+        if isinstance(number, Real) and any(number not in bound for bound in bounds):
             return self._mismatch(hint, value, path, _WRONG_VALUE)
         return node
 
@@ -521,7 +345,7 @@ class _Check:
             if any(value == each and type(value) is type(each) for each in get_args(hint)):
                 return _leaf(value)
             return self._mismatch(hint, value, path, _WRONG_VALUE)
-        if _is_subclass(hint, Enum):
+        if is_subclass(hint, Enum):
             for each in hint:
                 if value is each or (value == each.value and type(value) is type(each.value)):
                     return _leaf(each)
@@ -555,7 +379,7 @@ class _Check:
         options = list(get_args(hint))
         if value is None and type(None) in options:
             return _leaf(None)
-        if any(_is_subclass(_unlazy(each), Registrable) for each in options):
+        if any(is_subclass(_unlazy(each), Registrable) for each in options):
             # a string is the name of a part, to be checked as one
             options = [each for each in options if plain_hint(each) is not str]
         # an exact type first, so that 3 is an int of `float | int`
@@ -626,15 +450,15 @@ class _Check:
             value, type_path = {"type": value}, path
         if not isinstance(value, Mapping):
             return self._mismatch(kind, value, path)
-        part = _choose(kind, value, path, type_path)
+        part = choose(kind, value, path, type_path)
         if isinstance(part, Problem):
             self.problems.append(part)
             return _UNUSED
-        is_type = {"type"} if _takes_type(kind) else set()
+        is_type = {"type"} if takes_type(kind) else set()
         params = {key: item for key, item in value.items() if key not in is_type}
         return self._arguments(part, params, path)
 
-    def _arguments(self, part: _Part, params: dict[str, Any], path: str) -> _Node:
+    def _arguments(self, part: Part, params: dict[str, Any], path: str) -> _Node:
         configurable, given, unsound = part.configurable, dict[str, _Node](), set[str]()
         for key, item in params.items():
             before = len(self.problems)
@@ -655,11 +479,10 @@ class _Check:
         ]
         self._across(part, given, unsound, path)
         filled = {"type": part.name} if part.name else {}
-        return _Node(functools.partial(part.build, given, path), filled | _filled(part, given))
+        builders = {key: node.build for key, node in given.items()}
+        return _Node(functools.partial(part.build, builders, path), filled | _filled(part, given))
 
-    def _across(
-        self, part: _Part, given: Mapping[str, _Node], unsound: set[str], path: str
-    ) -> None:
+    def _across(self, part: Part, given: Mapping[str, _Node], unsound: set[str], path: str) -> None:
         """What the class itself says against its arguments taken together.
 
         Of `unsound` ones, reported already, it is shown the default or, if there is none, nothing.
@@ -676,7 +499,7 @@ class _Check:
                     self.problems.append(Problem(join(path, key) if key else path, message))
 
 
-def _filled(part: _Part, given: Mapping[str, _Node]) -> dict[str, Any]:
+def _filled(part: Part, given: Mapping[str, _Node]) -> dict[str, Any]:
     """Every argument that has a value, in the order of the constructor.
 
     Of those that are not given, these are the ones whose default can be written in a config.
@@ -785,9 +608,9 @@ def _is_part(hint: Any) -> bool:
 
 def describe(hint: Any) -> str:
     """What a hint asks for, in words."""
-    if is_local_path(hint):
+    if notes(hint, Local):
         return "a path (a string)"
-    limits = " and ".join(map(str, bounds(hint)))
+    limits = " and ".join(map(str, notes(hint, Bound)))
     hint = _unlazy(hint)
     kind, args = get_origin(hint) or hint, get_args(hint)
     if hint in _SCALARS:
@@ -804,10 +627,10 @@ def describe(hint: Any) -> str:
         return f"a list of {describe(args[0])}" if args else "a list"
     if kind in MAPPINGS:
         return f"an object of {describe(args[0])}: {describe(args[1])}" if args else "an object"
-    if _is_subclass(kind, Enum):
+    if is_subclass(kind, Enum):
         return _either(found(each.value) for each in kind)
-    if _is_subclass(kind, Registrable) and _is_base(kind):
-        return f"a {kind.__name__} (type: {', '.join(sorted(_choices(kind))) or 'none known'})"
+    if is_subclass(kind, Registrable) and kind in registered:
+        return f"a {kind.__name__} (type: {', '.join(sorted(choices(kind))) or 'none known'})"
     if _is_part(kind):
         return f"an object (arguments of {kind.__name__})"
     if isinstance(kind, type):

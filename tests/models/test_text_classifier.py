@@ -29,7 +29,7 @@ from sopa_plugin.data.tokenizers import make_tokenizer
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, TextClassifier, TextClassifierConfig, load_model
-from sopa_plugin.registry import params, plugins
+from sopa_plugin.registry import names
 
 WORDS = ["good", "bad", "film", "a", "very", "not"]
 LABELS = ["negative", "neutral", "positive"]
@@ -331,11 +331,11 @@ class FirstToken(Seq2VecEncoder):
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A package of one's own with an encoder `first_token`, gone after the test."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plugins, "_imported", {})
+    monkeypatch.setattr(names, "_plugins", {})
     (tmp_path / "my_parts.py").write_text(PLUGIN)
-    plugins.import_plugins(["my_parts"])
+    names.import_plugins(["my_parts"])
     yield "first_token"
-    del params._registry[Seq2VecEncoder]["first_token"], sys.modules["my_parts"]
+    del names.registered[Seq2VecEncoder]["first_token"], sys.modules["my_parts"]
 
 
 def test_a_fresh_process_predicts_the_same(plugin: str, vectors: Path, tmp_path: Path) -> None:
