@@ -261,7 +261,7 @@ class ModelSubject(Subject):
         self.model = model.eval()
         if tokenizer is not None:
             model.tokenizer = tokenizer
-        elif getattr(model, "tokenizer", None) is None:
+        elif model.tokenizer is None:
             raise UserError(
                 "this model has no tokenizer: give it one, from_model(model, tokenizer=...)"
             )

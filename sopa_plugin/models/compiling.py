@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 4096
 
 def reason_against(model: Any) -> str | None:
     """Why a `TextClassifier` cannot be compiled; None where it can."""
-    encoder, tokenizer = model.encoder, getattr(model, "tokenizer", None)
+    encoder, tokenizer = model.encoder, model.tokenizer
     if type(encoder) is not SopaEncoder:
         return "its encoder is not soft patterns"
     options = encoder.options

@@ -92,6 +92,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
     base_model_prefix = ""
     accepts_loss_kwargs = False  # else transformers' Trainer hands forward more than it takes
     class_log_prior: Tensor
+    tokenizer: Any = None  # `from_pretrained` gives a model none
     _supports_sdpa = True  # said of the parts: an embedder's own model decides
 
     def __init__(self, config: TextClassifierConfig) -> None:
@@ -203,7 +204,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
         Raises `UserError` for a model from `from_pretrained`, which does not have its tokenizer.
         """
-        if getattr(self, "tokenizer", None) is None:
+        if self.tokenizer is None:
             raise UserError(
                 "this model has no tokenizer: give it one (model.tokenizer = ...), or load it with "
                 "sopa_plugin.models.load_model(folder)"
@@ -327,7 +328,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """As in transformers, with the tokenizer where the model has it."""
         super().save_pretrained(save_directory, *args, **kwargs)
-        if getattr(self, "tokenizer", None) is not None:
+        if self.tokenizer is not None:
             self.tokenizer.save_pretrained(save_directory)
 
     def push_to_hub(  # type: ignore[override]  # no shards, and tags are the card's
