@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.documents import Contribution, DocumentExplanation
+from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
@@ -207,7 +207,10 @@ class Comparison(Explanation):
             lines.append(text.replace(way, paint(way, _look(after, gold), color), 1))
             for each in (flip.before, flip.after):
                 told = f"{each.predicted} {percent(each.probabilities[each.predicted])}: "
-                told += " · ".join(map(_reason, each.reasons)) or "no phrase speaks for it"
+                behind = [
+                    f"{item.match.phrase} ({item.pattern})" for item in each.reasons if item.match
+                ]
+                told += " · ".join(behind) or "no phrase speaks for it"
                 lines.append(paint(fold(f"      {visible(told)}", 8), "muted", color))
         lines += ["", visible(self.about_pairs)]
         rows = [(pair.before.name, *map(visible, pair.facts)) for pair in self.differing[:SHOWN]]
@@ -225,11 +228,6 @@ class Comparison(Explanation):
 def _look(given: str, gold: str | None) -> str:
     """How a label given to a document is painted: as right, as wrong, or as neither."""
     return "muted" if gold is None else side((given == gold) - 0.5)
-
-
-def _reason(item: Contribution) -> str:
-    assert item.match is not None
-    return f"{item.match.phrase} ({item.pattern})"
 
 
 def compare(

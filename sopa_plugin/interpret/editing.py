@@ -220,7 +220,7 @@ def reword(
         lacking = aim - float(scores[place])
         if lacking * aim > 0:
             arcs.weight[path[place], first + asked.index(test)] += lacking
-        told.append(f"{'with' if aim > 0 else 'without'} {word} on arc {place + 1}")
+        told.append(f"{'with' if aim > 0 else 'without'} “{word}” on arc {place + 1}")
     model.take_means_of(model.encode_texts(texts))
     return edited, _record(edited, {name: "; ".join(told)})
 

@@ -166,7 +166,11 @@ class Explainer:
         if self.subject.labels:
             instead = next_best.scores(scores.fires) if self.replacement == "next" else None
             effects = scores.effects(self._leave_one_out(), instead)
-        alike = self._alike(scores)
+        names = self.subject.names
+        alike = [
+            tuple((names[n], float(row[n])) for n in np.argsort(-row) if row[n] >= ALIKE)
+            for row in scores.correlations()
+        ]
         uses = None if labelled is None else self._uses(scores, effects, *labelled)
         arcs = None
         if words > 0:
@@ -190,9 +194,7 @@ class Explainer:
                 uses[number] if uses else None,
                 alike[number],
             )
-            for number, (name, matches) in enumerate(
-                zip(self.subject.names, top.matches(), strict=True)
-            )
+            for number, (name, matches) in enumerate(zip(names, top.matches(), strict=True))
         ]
         reading = PatternsReading(
             tuple(patterns),
@@ -333,10 +335,7 @@ class Explainer:
         prior = torch.zeros(len(labels)) if subject.prior is None else subject.prior
         odds = log_odds(torch.cat([prior.to(logits)[None], logits])[:, competing].double()).cpu()
         leave_one_out = LeaveOneOut(subject, self.replacement, self.means, competing.tolist())
-        effects = leave_one_out(scores, leave_one_out.instead(scored))
-        bounds = encoded.offsets.cpu().numpy()
-        if subject.prior is not None:
-            effects[np.diff(bounds) == 0] = 0.0  # no pattern was asked
+        effects, bounds = leave_one_out(scored), encoded.offsets.cpu().numpy()
         place = np.searchsorted(competing, targets) if against is None else np.zeros_like(targets)
         # shape: [B, K]; patterns, the largest effect on the target first
         of_target, evidence = effects[every, :, place], leave_one_out.evidence(scores)
@@ -404,10 +403,7 @@ class Explainer:
         leave_one_out, labels = self._leave_one_out(), self.subject.labels
         scored = ArcScores.of(self.subject, encoded)
         probabilities = self.subject.classify(encoded, scored.scores).double().softmax(-1).cpu()
-        effects = leave_one_out(scored.scores, leave_one_out.instead(scored))
-        if self.subject.prior is not None:
-            effects[(encoded.offsets.diff() == 0).cpu().numpy()] = 0.0  # no pattern was asked
-        best, every = scored.best_matches, np.arange(len(words))
+        effects, best, every = leave_one_out(scored), scored.best_matches, np.arange(len(words))
         seen = leave_one_out.evidence(scored.scores) & (best.ends >= 0).cpu().numpy()
         # shape: [B, K]
         sizes = abs(effects[every, :, probabilities.argmax(-1).numpy()]) * seen
@@ -471,14 +467,6 @@ class Explainer:
         none = torch.zeros(0, len(self.subject.names), device=weight.device)
         return DocumentScores(self.subject, torch.cat([none, *(each.scores for each in chunks)]))
 
-    def _alike(self, scores: DocumentScores) -> list[tuple[tuple[str, float], ...]]:
-        """Of each pattern, its near duplicates with their correlations, the nearest first."""
-        names = self.subject.names
-        return [
-            tuple((names[n], float(row[n])) for n in np.argsort(-row) if row[n] >= ALIKE)
-            for row in scores.correlations()
-        ]
-
     def _uses(
         self,
         scores: DocumentScores,
@@ -490,7 +478,7 @@ class Explainer:
         leave_one_out = self._leave_one_out()
         assert effects is not None
         means = scores.document_vector_means() if self.means is None else self.means
-        speaks_for = effects.argmax(axis=1)
+        speaks_for = np.where(abs(effects).max(axis=1) < LEAST, -1, effects.argmax(axis=1))
         meter = UseMeter(self.subject, scores.thresholds, speaks_for, means, leave_one_out)
         labels = iter(gold)
         for chunk, scored in self._read_all(documents):

@@ -167,7 +167,7 @@ def measure(
         scored = ArcScores.of(subject, subject.read([documents[place] for place in some.tolist()]))
         logits = subject.classify(scored.encoded, scored.scores)
         labels = logits.argmax(dim=-1).cpu().numpy()
-        found = {each: it(scored.scores, it.instead(scored)) for each, it in compared.items()}
+        found = {each: it(scored) for each, it in compared.items()}
         # shape: [documents, K, labels]; what is no evidence has no weight
         given = {
             each: np.where(it.evidence(scored.scores)[..., None], found[each], 0.0)

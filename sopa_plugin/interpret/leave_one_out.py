@@ -183,24 +183,17 @@ class LeaveOneOut:
         found: NDArray[np.bool_] = vectors[:, self.subject.columns] >= self._usual.cpu().numpy()
         return found
 
-    def instead(self, scored: ArcScores) -> Tensor | None:
-        """Document scores `[B, K]` of the next best matches; None where they are not asked for."""
-        if self.replacement != "next":
-            return None
-        shape = scored.scores.shape
-        return scored.next_best(*np.indices(shape).reshape(2, -1)).reshape(shape)
-
     @torch.no_grad()
-    def __call__(self, scores: Tensor, instead: Tensor | None = None) -> NDArray[np.float64]:
-        """Contributions `[B, K, labels]` from the operator's document scores `[B, K]`.
-
-        `instead` holds those of the next best matches `[B, K]`, for `next`.
-        """
-        batch, patterns = scores.shape
-        documents = torch.arange(batch).repeat_interleave(patterns)
-        given = None if instead is None else instead.flatten()
-        found = self.of_pairs(scores, documents, torch.arange(patterns).repeat(batch), given)
-        return found.reshape(batch, patterns, -1)
+    def __call__(self, scored: ArcScores) -> NDArray[np.float64]:
+        """Contributions `[B, K, labels]` in documents; none in one of which no pattern is asked."""
+        scores = scored.scores
+        pairs = np.indices(scores.shape).reshape(2, -1)
+        instead = scored.next_best(*pairs) if self.replacement == "next" else None
+        documents, patterns = torch.from_numpy(pairs)
+        found = self.of_pairs(scores, documents, patterns, instead).reshape(*scores.shape, -1)
+        if self.subject.prior is not None:
+            found[(scored.encoded.offsets.diff() == 0).cpu().numpy()] = 0.0
+        return found
 
     @torch.no_grad()
     def of_pairs(
@@ -302,7 +295,7 @@ class UseMeter:
     Arguments:
         subject: whose patterns they are.
         thresholds: from where on each pattern fires, `[K]`.
-        speaks_for: the number of the label that each pattern speaks for, `[K]`.
+        speaks_for: the number of the label that each pattern speaks for, -1 of none, `[K]`.
         means: what patterns are held at.
         leave_one_out: makes the contributions of which the largest count.
     """
@@ -339,8 +332,6 @@ class UseMeter:
         self._count_arcs(scored, *np.nonzero(fires))
         asked = np.flatnonzero((scored.encoded.offsets.diff() >= (subject.prior is not None)).cpu())
         rows = torch.from_numpy(asked).to(scores.device)
-        instead = self._leave_one_out.instead(scored)
-        instead = None if instead is None else instead[rows]
         scores, labels = scores[rows], labels[asked]
         predicted = subject.logits(subject.document_vectors(scores)).double().cpu()
         before = predicted.log_softmax(dim=-1).numpy()
@@ -355,7 +346,7 @@ class UseMeter:
         self._sums[2] += (before[each, labels][:, None] - after[each, :, labels]).sum(axis=0)
         right = (before.argmax(axis=1) == labels).astype(int)[:, None]
         self._sums[3] += ((after.argmax(axis=2) == labels[:, None]) - right).sum(axis=0)
-        effects = np.abs(self._leave_one_out(scores, instead)[each, :, before.argmax(axis=1)])
+        effects = np.abs(self._leave_one_out(scored)[asked, :, before.argmax(axis=1)])
         largest = np.argsort(-effects, axis=1, kind="stable")[:, :TOP]
         np.add.at(self._sums[4], largest[np.take_along_axis(effects, largest, axis=1) > LEAST], 1)
 

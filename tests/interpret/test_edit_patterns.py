@@ -141,7 +141,7 @@ def test_a_forbidden_word_matches_no_more_on_that_arc(head: str) -> None:
         return (rows @ arcs.weight.T + arcs.bias).detach().numpy()[0]
 
     after, edits = reword(before, found, "4-2", ["good"], ["unheard"], 2)
-    assert edits == {"4-2": "without good on arc 2; with unheard on arc 2"}
+    assert edits == {"4-2": "without “good” on arc 2; with “unheard” on arc 2"}
     arc = after.encoder.layout.main_path[1].origin + after.number("4-2")
     for word in [*WORDS, "another", "unheard"]:
         old, new = scores(before, word), scores(after, word)
@@ -154,7 +154,7 @@ def test_a_forbidden_word_matches_no_more_on_that_arc(head: str) -> None:
     assert np.array_equal(some, others)
     # Once more, by itself on the arc that scores it best, beside a rule.
     again, _ = reword(after, found, "4-2", ["unheard"], [], None)
-    assert again.model.config.sopa_plugin["edits"]["4-2"].endswith("; without unheard on arc 2")
+    assert again.model.config.sopa_plugin["edits"]["4-2"].endswith("; without “unheard” on arc 2")
     assert scores(again, "unheard")[arc] == pytest.approx(-8, abs=1e-5)
     if head == "linear":
         ruled, _ = add_rule(again, found, RULE, "positive")

@@ -87,9 +87,8 @@ def test_one_label_rather_than_another(
     pairs = torch.zeros(5, dtype=torch.long), torch.arange(5)
     vectors = explainer.subject.document_vectors(scores.scores)
     whole = explainer.subject.logits(vectors)[0].tolist()
-    instead = leave_one_out.instead(scores)
-    given = None if instead is None else instead.flatten()
-    without = leave_one_out.logits_without(scores.scores, *pairs, given).tolist()
+    instead = scores.next_best(*np.indices((1, 5)).reshape(2, -1))
+    without = leave_one_out.logits_without(scores.scores, *pairs, instead).tolist()
     for each in found.contributions:
         again = without[explainer.subject.number(each.pattern)]
         expected = whole[1] - whole[0] - (again[1] - again[0])
