@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from sopa_plugin import init
-from sopa_plugin.cli import build_from_file
+from sopa_plugin.cli import read_config
 from sopa_plugin.comparisons import Description, Search
 from sopa_plugin.comparisons.description import Cell
 from sopa_plugin.integrations.scikit_learn import SopaClassifier
-from sopa_plugin.registry import apply_overrides, check, fill_defaults, load_config
+from sopa_plugin.registry import apply_overrides, build, check, fill_defaults, load_config
 from sopa_plugin.training import Experiment, run_experiment
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +33,10 @@ def _embedded_samples(monkeypatch):
     monkeypatch.chdir(ROOT)
     for name in ("SST", "AMAZON", "ROC", "RULES", "VECTORS", "MINILM", "LOWERCASE", "BUDGET"):
         monkeypatch.delenv(f"SOPA_{name}", raising=False)
+
+
+def described(kind, path, overrides=()):
+    return build(kind, read_config(kind, path, overrides, ()))
 
 
 def test_every_row_of_the_paper_has_its_config():
@@ -110,7 +114,7 @@ def test_trains_one_epoch(name, tmp_path):
     "path", sorted((ROOT / "configs" / "search").glob("*")), ids=lambda path: path.stem
 )
 def test_search_spaces_fit_their_base(path):
-    search = build_from_file(Search, str(path))
+    search = described(Search, str(path))
     assert search.num_trials == 30
     assert (ROOT / "configs" / f"{path.stem}_sst.jsonnet").is_file()
 
@@ -118,7 +122,7 @@ def test_search_spaces_fit_their_base(path):
 def test_a_space_fits_the_other_data_sets_too():
     space = str(ROOT / "configs" / "search" / "sopa.jsonnet")
     base = json.dumps(load_config(ROOT / "configs" / "sopa_roc.jsonnet"))
-    search = build_from_file(Search, space, [f"base={base}", "num_trials=5", "base.model.head=mlp"])
+    search = described(Search, space, [f"base={base}", "num_trials=5", "base.model.head=mlp"])
     assert search.base["dataset"]["type"] == "roc"
     assert search.num_trials == 5
 
@@ -129,7 +133,7 @@ DEFAULTS = [path for path in EXPERIMENTS if "default" in path.stem]
 
 @pytest.mark.parametrize("path", DEFAULTS, ids=lambda path: path.stem)
 def test_defaults_are_sought_and_tried_on_five_data_sets(path):
-    description = build_from_file(Description, str(path))
+    description = described(Description, str(path))
     assert list(description.data) == ["sst", "roc", "amazon", "trec", "atis"]
     trials = {"one_default": 0, "default_bilstm": 12}.get(path.stem, 40)
     assert description.tuning.num_trials == trials
@@ -149,7 +153,7 @@ def test_defaults_are_sought_and_tried_on_five_data_sets(path):
 )
 def test_experiments_are_sound(path, budget, monkeypatch):
     monkeypatch.setenv("SOPA_BUDGET", budget)
-    description = build_from_file(Description, str(path))
+    description = described(Description, str(path))
     assert description.tuning.num_trials == {"small": 8, "paper": 30}[budget]
     assert len(description.seeds) == 3
     epochs = description.tuning.limit("num_epochs", "sst", None)
@@ -163,7 +167,7 @@ def test_experiments_are_sound(path, budget, monkeypatch):
 )
 def test_no_dev_label_decides_in_the_experiment_on_rules(name, sizes, monkeypatch):
     monkeypatch.setenv("SOPA_RULES_SET", name)
-    description = build_from_file(Description, "configs/experiments/rules.jsonnet")
+    description = described(Description, "configs/experiments/rules.jsonnet")
     assert description.sizes == sizes
     assert description.tuning.num_trials == 0
     for cell in description.cells():
@@ -175,7 +179,7 @@ def test_no_dev_label_decides_in_the_experiment_on_rules(name, sizes, monkeypatc
 
 
 def test_the_experiment_on_small_models_varies_the_patterns_alone():
-    description = build_from_file(Description, "configs/experiments/sparse.jsonnet")
+    description = described(Description, "configs/experiments/sparse.jsonnet")
     given = description.lines["given"]
     configs = {cell.model: description.config(cell, 1) for cell in description.cells()}
     strengths = {name: configs[name]["trainer"].pop("state_lasso") for name in configs}
@@ -186,7 +190,7 @@ def test_the_experiment_on_small_models_varies_the_patterns_alone():
 
 
 def test_published_figures_are_the_papers():
-    published = build_from_file(Description, "configs/experiments/curve_sst.jsonnet").published
+    published = described(Description, "configs/experiments/curve_sst.jsonnet").published
     assert published.accuracy("sopa", "sst", None) == 85.6
     assert published.accuracy("sopa", "sst", 100) == 75.8
     assert published.accuracy("cnn", "amazon", 2500) == 86.1
