@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from sopa_plugin.errors import UserError, brief, set_up_logging, visible
+from sopa_plugin.errors import UserError, brief, first_line, set_up_logging, visible
 from sopa_plugin.files import RUN_CONFIG, read_json
 from sopa_plugin.registry import (
     ConfigError,
@@ -195,7 +195,7 @@ def choose_device(device: str | None) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {device}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"--device {device}: {first_line(error)}") from error
     return device
 
 

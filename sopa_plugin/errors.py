@@ -69,8 +69,9 @@ def listed(values: Iterable[object], limit: int = 20) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of a message of a library."""
-    return str(error).strip().partition("\n")[0]
+    """The first line of what a library or the system says."""
+    said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return str(said).partition("\n")[0]
 
 
 def brief(message: str) -> str:

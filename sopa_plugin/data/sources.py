@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, AnyStr, TextIO
 
-from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.errors import UserError, first_line, listed, shortened
 from sopa_plugin.files import unique_keys
 
 HEAD = 2**20
@@ -49,8 +49,7 @@ def read_lines(
     except UnicodeError as error:  # encodings of several bytes a character, such as utf-16
         raise UserError(f"{path}:{number + 1}: not {encoding} ({error}).") from None
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UserError(f"{path}: cannot be read ({reason}).") from None
+        raise UserError(f"{path}: cannot be read ({first_line(error)}).") from None
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:

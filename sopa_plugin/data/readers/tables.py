@@ -25,7 +25,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
 from sopa_plugin.data.sources import find_delimiter, read_header, read_rows
-from sopa_plugin.errors import UserError, listed, shortened
+from sopa_plugin.errors import UserError, first_line, listed
 from sopa_plugin.registry import is_hub_id
 
 _TRUE = {"1", "ON", "YES", "TRUE"}
@@ -215,7 +215,7 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
         asked = f" {offline[0]} is set, so the Hub was not asked." if offline else ""
         raise UserError(
             f"{path}: no such file or folder, and no data set could be had under this name from "
-            f"the Hugging Face Hub ({_first_line(error)}).{asked} Set {instead}."
+            f"the Hugging Face Hub ({first_line(error)}).{asked} Set {instead}."
         ) from None
     return {str(split): loaded_table(f"{path}[{split}]", data) for split, data in loaded.items()}
 
@@ -233,7 +233,7 @@ def reading(name: str | Path) -> Iterator[None]:
         raise
     except Exception as error:  # whatever pandas, pyarrow, fsspec and datasets raise
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        raise UserError(f"{name}: cannot be read ({_first_line(cause)}).") from error
+        raise UserError(f"{name}: cannot be read ({first_line(cause)}).") from error
     finally:
         datasets.logging.set_verbosity(verbosity)
         if not bars:
@@ -312,8 +312,3 @@ def _offline_variables() -> list[str]:
     """Those of the offline variables that are on; the first one decides for `datasets`."""
     names = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE")
     return [name for name in names if os.environ.get(name, "").upper() in _TRUE]
-
-
-def _first_line(error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-    return shortened(str(reason).splitlines()[0], 200)[1:-1]
