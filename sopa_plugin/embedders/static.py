@@ -266,6 +266,15 @@ class OwnRows(nn.Module):
         """Nothing is learned yet."""
         nn.init.zeros_(self.learned.weight)
 
+    def check_places(self) -> None:
+        """Raises `ValueError` where `slots` or `members`, of a file, name a row that is none."""
+        for places, count in (
+            (self.slots, len(self.members)),
+            (self.members, self.learned.num_embeddings),
+        ):
+            if ((places < 0) | (places >= count)).any():
+                raise ValueError(f"expected rows 0 to {count - 1}")
+
     @property
     def ngrams(self) -> Tensor:
         """Vectors of n-grams, `[1 + ngram_buckets, dim]`; the first is of none."""

@@ -477,7 +477,7 @@ def _decided(subject: ModelSubject, texts: Sequence[str]) -> Tensor:
 
 def _agreement(rules: Rules, subject: ModelSubject, texts: Sequence[str]) -> float:
     """The share of texts on which the label of most votes is the model's."""
-    votes = torch.tensor(rules.votes(rules.labels), dtype=torch.double)
+    votes = torch.from_numpy(rules.votes(rules.labels))
     counted = RuleMatcher(rules.rules).fires(subject.normal_words(texts)).double() @ votes
     said = torch.tensor([subject.labels.index(label) for label in rules.labels])
     return float((said[counted.argmax(dim=1)] == _decided(subject, texts)).double().mean())

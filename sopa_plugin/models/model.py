@@ -191,6 +191,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         # settings are looked at only now
         bounded(lambda some: tokenizer(some, verbose=False), ["a 1 \ufffc", ""])
         return tokenizer
+    except UserError as error:
+        raise UserError(f"{folder}: {error}") from error
     except Exception as error:  # whatever a damaged file makes the library raise
         raise UserError(
             f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {first_line(error)})"

@@ -46,7 +46,7 @@ class OpenVocabularyTokenizer(PreTrainedTokenizerFast):
         try:
             return UnknownWords.from_json(self.init_kwargs.get("unknown_words", {}))
         except ValueError as error:
-            raise UserError(f"{self.name_or_path}: {error}") from error
+            raise UserError(str(error)) from error
 
     def numbered(self, text: Text, encoding: Encoding, new_words: NewWords) -> list[int]:
         """The ids of a text's tokens, those of unknown words made the numbers that tell them."""

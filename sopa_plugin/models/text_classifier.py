@@ -27,6 +27,7 @@ from transformers.utils import logging as transformers_logging
 from sopa_plugin.compiled import CompiledClassifier, save_compiled
 from sopa_plugin.data.batches import Batch, Documents, Integers, Text, evaluation_batches
 from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords
+from sopa_plugin.embedders.static import OwnRows
 from sopa_plugin.embedders.token_embedder import build_embedder, embed
 from sopa_plugin.encoders import (
     Packed,
@@ -408,11 +409,23 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 entries = functional.pad(entries, (0, 1 + MOST_NGRAMS - entries.shape[1]))
                 places = torch.arange(len(entries))[:, None]
                 model.word_vectors(entries[:, 0], torch.cat([places, entries[:, 1:]], dim=1))
+            for part in model.modules():
+                if isinstance(part, OwnRows):
+                    part.check_places()
         except (IndexError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"{folder}: a word of the tokenizer, of which the last is {last}, has no vector "
                 f"({first_line(error)}); they do not fit together"
             ) from None
+        try:
+            model.log_probabilities(["a 1 \ufffc", ""])
+        except UserError:
+            raise
+        except Exception as error:  # whatever of a damaged config is looked at only now
+            raise UserError(
+                f"{folder}: the files of the model do not fit together, or are damaged "
+                f"({type(error).__name__}: {first_line(error)})"
+            ) from error
         return model  # type: ignore[no-any-return]
 
     def get_input_embeddings(self) -> nn.Module:

@@ -26,6 +26,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.files import parse_json
 from sopa_plugin.rules.automaton import MOST_PATTERNS, DoesNotFit, HardPattern, Item, fit
@@ -258,12 +261,14 @@ class Rules:
         labels = [rule.label for rule in self.rules]
         return tuple(dict.fromkeys([*labels, *([self.fallback] if self.fallback else [])]))
 
-    def votes(self, labels: Sequence[str]) -> list[list[float]]:
-        """What each rule that fires adds to the votes of `labels`, `[rules][labels]`."""
-        return [
-            [rule.weight * (label == rule.label) - (label in rule.over) for label in labels]
-            for rule in self.rules
-        ]
+    def votes(self, labels: Sequence[str]) -> NDArray[np.float64]:
+        """What each rule that fires adds to the votes of `labels`, `[rules, labels]`."""
+        found = np.zeros((len(self.rules), len(labels)))
+        numbers = {label: number for number, label in enumerate(labels)}
+        for votes, rule in zip(found, self.rules, strict=True):
+            for label in {rule.label, *rule.over} & numbers.keys():
+                votes[numbers[label]] = rule.weight * (label == rule.label) - (label in rule.over)
+        return found
 
     @property
     def words(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
@@ -137,16 +138,14 @@ def start_votes(head: nn.Linear, encoder: SopaEncoder, rules: Rules, labels: Seq
     numbers = {label: number for number, label in enumerate(labels)}
     head.weight.zero_()
     head.bias.fill_(-_ORDER * VOTE)
-    for place, label in enumerate(rules.labels):
-        head.bias[numbers[label]] = -_ORDER * VOTE * place / len(rules.labels)
-    votes = VOTE * torch.tensor(rules.votes(labels))
-    for pattern, of in enumerate(encoder.rules):
-        if of is None:
-            continue
-        if of.rule < 0:
-            head.weight[numbers[rules.fallback or ""], pattern] = VOTE
-        else:
-            head.weight[:, pattern] = votes[of.rule]
+    known = rules.labels
+    places = [numbers[label] for label in known]
+    head.bias[places] = -_ORDER * VOTE * torch.arange(len(known)).to(head.bias) / len(known)
+    fallback = np.array([[float(label == rules.fallback) for label in labels]])  # of rule -1
+    votes = np.concatenate([rules.votes(labels), fallback])
+    of = [(place, rule.rule) for place, rule in enumerate(encoder.rules) if rule]
+    places, own = map(list, zip(*of, strict=True))
+    head.weight[:, places] = VOTE * torch.from_numpy(votes[own].T).to(head.weight)
 
 
 @torch.no_grad()

@@ -347,3 +347,25 @@ def test_what_replaces_any_expression_is_refused() -> None:
     backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), replaces])
     with pytest.raises(UserError, match="may not replace a regular expression"):
         check_normalizer(backend)
+
+
+@pytest.mark.parametrize("name", ["slots", "members"])
+def test_rows_that_there_are_not_are_found_when_a_model_is_loaded(
+    name: str, vectors: str, tmp_path: Path
+) -> None:
+    built(vectors).save(tmp_path)
+    weights = load_file(file := tmp_path / "model.safetensors")
+    weights[f"embedder.own_rows.{name}"][-1] = 5000
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(UserError, match="do not fit together"):
+        load_model(tmp_path, accept_changed=True)
+
+
+def test_a_setting_that_only_a_prediction_needs_is_tried_when_a_model_is_loaded(
+    vectors: str, tmp_path: Path
+) -> None:
+    built(vectors, "cnn").save(tmp_path)
+    config = json.loads((file := tmp_path / "config.json").read_text())
+    file.write_text(json.dumps(config | {"pad_token_id": {"a": None}}))
+    with pytest.raises(UserError, match="do not fit together"):
+        load_model(tmp_path, accept_changed=True)

@@ -89,7 +89,7 @@ def rules(tmp_path: Path) -> Rules:
 
 
 def test_a_rule_has_one_vote_and_takes_one(rules: Rules) -> None:
-    assert rules.votes(["good", "other", "bad", "place"]) == [
+    assert rules.votes(["good", "other", "bad", "place"]).tolist() == [
         *([-1, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0.5])
     ]
 
@@ -401,6 +401,12 @@ def test_unknown_words_are_told_apart_in_every_way_to_a_model(
     np.testing.assert_allclose(logits.log_softmax(1).numpy(), expected, atol=1e-5)
     classify = pipeline("text-classification", model=str(folder))
     assert [classify(text)[0]["label"] for text in joined[:20]] == predicted(model, joined[:20])
+
+
+def test_thousands_of_labels(tmp_path: Path) -> None:
+    rows = [{"label": f"of {n}", "pattern": f"w{n}"} for n in range(3000)]
+    model = written(tmp_path / "rules.jsonl", *rows).deciding("of 7", {}).to_model()
+    assert predicted(model, ["a w2999", "w5 w4", "w1", "x"]) == ["of 2999", "of 4", "of 1", "of 7"]
 
 
 def test_unknown_words_of_usual_kinds_are_told_apart_by_many_predicates(tmp_path: Path) -> None:
