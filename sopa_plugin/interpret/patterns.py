@@ -105,15 +105,6 @@ class PatternReading:
         return self.effect[self.label] if self.label is not None else 0.0
 
     @property
-    def sign(self) -> int:
-        """Of two labels, 1 where the pattern speaks for the second and -1 for the first; else 1.
-
-        0 where it has no effect.
-        """
-        first = len(self.effect) == 2 and self.label == next(iter(self.effect))
-        return (-1 if first else 1) if self.strength else 0
-
-    @property
     def verdict(self) -> str:
         """The effect in words; empty where no head is read."""
         if self.label is None:
@@ -226,7 +217,7 @@ class PatternReading:
         """A line of facts, a line a phrase, states below one another."""
         lines = [paint(f"Pattern {self.name}", "strong", color)]
         if self.verdict:
-            lines[0] += "  " + paint(self.verdict, side(self.sign), color)
+            lines[0] += "  " + paint(self.verdict, side(self.strength), color)
         lines[0] += paint("  " + "  ".join(self.facts[:2]), "muted", color)
         for facts in (self.use_facts, self.habits):
             lines += [paint(fold("  " + " · ".join(facts), 4), "muted", color)] * bool(facts)

@@ -15,7 +15,16 @@ from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.faithfulness import Faithfulness, measure
-from sopa_plugin.interpret.markup import Picture, paint, percent, render, visible
+from sopa_plugin.interpret.markup import (
+    Picture,
+    class_keys,
+    columns,
+    padded,
+    paint,
+    percent,
+    render,
+    visible,
+)
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.rules import RulesReading
@@ -215,16 +224,18 @@ class ModelReport(Explanation):
     def to_text(self, color: bool = False) -> str:
         """Figures, confusion, faithfulness, patterns, documents."""
         metrics = self.metrics
-        labels = [visible(label) for label in self.labels]
+        keys = {visible(label): key.letter for label, key in class_keys(self.labels).items()}
+        wide = max(21, *map(columns, keys))  # as the heading
         lines = [
             paint(visible(self.name), "strong", color),
             f"accuracy {metrics['accuracy']:.4f}  macro F1 {metrics['macro_f1']:.4f}  "
             f"loss {metrics['loss']:.4f}  on {int(metrics['examples']):,} documents",
             "",
-            "labelled / predicted  " + "  ".join(f"{label:>10}" for label in labels),
+            padded("labelled / predicted", wide + 4) + "".join(f"{k:>7}" for k in keys.values()),
         ]
-        for label, counts in zip(labels, self.confusion, strict=True):
-            lines.append(f"{label:>20}  " + "  ".join(f"{count:>10,}" for count in counts))
+        for (label, letter), counts in zip(keys.items(), self.confusion, strict=True):
+            told = "".join(f"{count:>7,}" for count in counts)
+            lines.append(f"{padded(label, wide)} {letter:>2} {told}")
         lines += [
             "",
             self.faithfulness.to_text(color),

@@ -111,13 +111,14 @@ class RulesReading(Explanation):
         return asdict(self)
 
     def to_text(self, color: bool = False) -> str:
-        """Two lines for each rule, and one for each arc that has other words."""
+        """For each rule what it does, its text, and the arcs that have other words."""
         lines = [self.title, fold(self.about)]
         for each in self.rules:
-            head = paint(visible(each.rule), "strong", color)
-            told = f"{each.before} → {each.after} ({each.both:,} in both)"
-            lines += ["", f"{head}  {visible(told)}", f"  {visible(shortened(each.text))}"]
-            lines += [f"  {visible(str(arc))}" for arc in each.arcs]
+            name = visible(each.rule)
+            told = f"{name}  {each.before} → {each.after} ({each.both:,} in both)"
+            told = fold(visible(told), 4).replace(name, paint(name, "strong", color), 1)
+            lines += ["", told, fold(f"  {visible(shortened(each.text))}", 4)]
+            lines += [fold(f"  {visible(str(arc))}", 4) for arc in each.arcs]
         return "\n".join(lines)
 
 

@@ -144,7 +144,6 @@ class RunReader:
 
     def activations(self, texts: Iterable[str], pattern: str) -> StateActivations:
         """The states of a pattern while it reads the first of `texts`."""
-        self.check_names([pattern])
         text = next(iter(texts), None)
         if text is None:
             raise UserError(NO_DOCUMENT)

@@ -19,7 +19,7 @@ from sopa_plugin.interpret import DocumentExplanations, Explainer, Explanation
 from sopa_plugin.interpret.comparison import Comparison, Flip, PatternPair
 from sopa_plugin.interpret.faithfulness import measure
 from sopa_plugin.interpret.leave_one_out import Use
-from sopa_plugin.interpret.markup import style, text_width, visible
+from sopa_plugin.interpret.markup import class_keys, columns, style, text_width, visible
 from sopa_plugin.interpret.patterns import PatternReading
 from sopa_plugin.interpret.report import Line, ModelReport, chart
 from sopa_plugin.interpret.rules import ArcChange, Doing, RuleReading, RulesReading
@@ -353,3 +353,22 @@ def test_what_matches_do_is_said_of_words_not_of_states(
     use = Use(0.0, 0.0, 1.0, 1.0, 0.0, 9, taken, {})
     pattern = PatternReading("4-1", 4, (), 1.0, 0.5, 1.0, 0.7, 0.1, {}, use=use)
     assert " · ".join(pattern.habits) == told
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("kind", ["rules", "automata"])
+def test_text_is_as_wide_as_the_terminal(
+    kind: str, width: int, hostile: dict[str, Explanation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert max(map(columns, hostile[kind].to_text().split("\n"))) <= width
+
+
+def test_confusions_stand_below_the_letters_of_classes(hostile: dict[str, Explanation]) -> None:
+    lines = hostile["report"].to_text().split("\n")
+    start = next(n for n, line in enumerate(lines) if line.startswith("labelled / predicted"))
+    head, *rows = lines[start : start + 4]
+    letters = [key.letter for key in class_keys(tuple(LABELS)).values()]
+    assert head.split()[3:] == letters
+    assert [row.split()[-4:] for row in rows] == [[each, "1", "0", "0"] for each in letters]
+    assert {columns(row) for row in rows} == {columns(head)}
