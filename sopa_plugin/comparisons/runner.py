@@ -308,7 +308,8 @@ def _set_up_worker(folder: Path, packages: tuple[str, ...], gpus: tuple[str, ...
     import torch
 
     torch.set_num_threads(1)
-    logging.basicConfig(format="%(message)s")  # warnings alone: the first process tells the rest
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("sopa_plugin").setLevel(logging.WARNING)  # the first process tells the rest
     import_plugins(packages)
 
 

@@ -143,9 +143,11 @@ def levels():
         each.setLevel(level)
 
 
-@pytest.mark.parametrize(("arguments", "epochs"), [([], 0), (["--verbose"], 3)])
+@pytest.mark.parametrize(
+    ("arguments", "epochs"), [([], 0), (["--verbose"], 3), (["--workers", "2"], 0)]
+)
 @pytest.mark.usefixtures("levels")
-def test_a_trial_is_a_line(arguments, epochs, tmp_path, caplog):
+def test_a_trial_is_a_line(arguments, epochs, tmp_path, caplog, capfd):
     from sopa_plugin.search import main
 
     file = tmp_path / "space.json"
@@ -155,7 +157,9 @@ def test_a_trial_is_a_line(arguments, epochs, tmp_path, caplog):
     assert left.value.code == 0
     assert sum(each.startswith("[1/1] trial 0: dev loss ") for each in caplog.messages) == 1
     assert sum(each.startswith("epoch ") for each in caplog.messages) == epochs
-    assert epochs or len(caplog.messages) == 1
+    lines = [each for each in caplog.messages if not each.endswith("; 2 workers")]
+    assert epochs or len(lines) == 1
+    assert "best validation" not in capfd.readouterr().err  # as a worker's own log has it
 
 
 def test_a_database_that_folders_share(tmp_path, monkeypatch):
