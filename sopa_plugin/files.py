@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -65,10 +65,15 @@ def is_left_aside(path: Path) -> bool:
     return _ASIDE.fullmatch(path.name) is not None and path.is_file()
 
 
-def remove_left_aside(folder: Path) -> None:
-    """Deletes the files in a folder that processes killed on this machine were writing."""
-    for each in folder.iterdir():
-        if is_left_aside(each) and not _is_alive(int(each.name.rpartition("-")[2])):
+def remove_left_aside(folder: Path, names: Container[str] | None = None) -> None:
+    """Deletes the files in a folder that processes killed on this machine were writing.
+
+    Only those that were to have one of `names`, where other machines may write others.
+    """
+    for each in folder.iterdir() if folder.is_dir() else ():
+        name, _, process = each.name.rpartition(".new-")
+        wanted = names is None or name[1:] in names
+        if wanted and is_left_aside(each) and not _is_alive(int(process)):
             each.unlink(missing_ok=True)
 
 

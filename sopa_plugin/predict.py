@@ -30,6 +30,7 @@ from sopa_plugin.files import (
     identity_of,
     is_same_file,
     read_json,
+    remove_left_aside,
     write_file,
     written_aside,
 )
@@ -83,6 +84,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         source, documents = files.enter_context(open_input(args, args.input))
         _check_output(args.output, source, documents.form, args.force)
         model = load_predictor(args.run, args.device, args.accept_changed)
+        if args.output is not None:
+            output = Path(args.output).resolve()
+            remove_left_aside(output.parent, [output.name])
         predict_stream(model, documents, _open_output(args.output, files), args.workers)
 
 
@@ -134,7 +138,9 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
     if noted.exists() and not args.force and read_json(noted, "what was asked") != asked:
         raise UserError(f"{target}: has answers of another model or column; name another with -O")
     model: Predictor | None = None
-    for answer in list(answers)[_share()]:
+    share = list(answers)[_share()]
+    remove_left_aside(target, {answer.name for answer in share})
+    for answer in share:
         if answer.is_file() and not args.force:
             continue
         if model is None:

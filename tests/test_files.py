@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import read_json, write_file, written_aside
+from sopa_plugin.files import read_json, remove_left_aside, write_file, written_aside
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,3 +70,16 @@ def test_what_is_no_json_is_one_error(tmp_path: Path, content: bytes | None, mes
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot be read .Is a directory.; expected a run"):
         read_json(tmp_path, "a run")
+
+
+def test_what_a_killed_process_left_of_a_file_goes_with_the_next_of_that_name(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / f".{name}.new-{process.pid}").touch()
+    (tmp_path / f".a.csv.new-{os.getpid()}").touch()  # is being written
+    remove_left_aside(tmp_path, ["a.csv"])
+    left = {f".a.csv.new-{os.getpid()}", f".b.csv.new-{process.pid}"}
+    assert {each.name for each in tmp_path.iterdir()} == left

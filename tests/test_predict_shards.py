@@ -149,6 +149,7 @@ def test_it_goes_on_where_it_was_killed(run: Path, tmp_path: Path) -> None:
     finished = {name: (answers / name).stat().st_mtime_ns for name in shown(answers)}
     assert 3 <= len(finished) < 40
     predict([str(run), "-i", str(shards), "-O", str(answers)])
+    assert not list(answers.glob(".*.new-*"))  # what was half-written
     predict([str(run), "-i", str(shards), "-O", str(whole)])
     for name in shown(shards):
         assert (answers / name).read_bytes() == (whole / name).read_bytes()
