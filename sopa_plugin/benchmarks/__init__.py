@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from sopa_plugin import __version__
-from sopa_plugin.benchmarks.growth import check_picture, growth, memory
+from sopa_plugin.benchmarks.growth import check_picture, growth, memory, scale
 from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report, use_threads
 from sopa_plugin.benchmarks.sections import (
     encoders,
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {
     each.__name__: each
-    for each in (training, encoders, kernel, prediction, reading, epoch, memory, growth, gpu)
+    for each in (training, encoders, kernel, prediction, reading, epoch, memory, growth, scale, gpu)
 }
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import cycle, islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +35,10 @@ from sopa_plugin.benchmarks.measuring import (
 from sopa_plugin.data.batches import Documents, Integers
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError, require
+from sopa_plugin.files import shipped
 from sopa_plugin.models import TextClassifier
+from sopa_plugin.registry import load_config
+from sopa_plugin.training import Experiment, run_experiment
 from sopa_plugin.wfsa import Arcs, Layout, document_scores
 
 
@@ -130,6 +138,79 @@ def _twice(documents: Documents) -> Documents:
     bounds = zip(documents.offsets[:-1], documents.offsets[1:], strict=True)
     pieces = [np.tile(documents.ids[start:stop], 2) for start, stop in bounds]
     return Documents(np.concatenate(pieces), 2 * documents.offsets, documents.labels)
+
+
+LENGTHS, STEP, WORDS = (100, 1000, 10_000), 500_000, 60
+_SHIPPED = shipped("configs") / "sopa_sst.jsonnet"
+_RUN = (
+    'model.embedder={"type": "static", "embedding_dim": 300, "trainable": false}',
+    *("dataset.dev_size=0.1", "dataset.test_size=0"),
+    *("trainer.num_epochs=1", "trainer.batch_size=50"),
+)
+
+
+def scale(bench: Bench) -> None:
+    """Training the shipped model on long documents and on many: time and peak memory a token.
+
+    Each in a process of its own. Many are as many as there are sentences, and three times as many:
+    with `--sentences 100000`, 300,000.
+    """
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        logging.getLogger(__name__).warning("scale: no peak of memory in /proc: skipped")
+        return
+    threads = torch.set_num_threads, (torch.get_num_threads(),)
+    with ProcessPoolExecutor(1, get_context("spawn"), *threads, max_tasks_per_child=1) as pool:
+        steps = [*pool.map(partial(steps_on_long, bench), LENGTHS)]
+        runs = [*pool.map(partial(run_on_many, bench), (1, 3))]
+    note = f"A step has {STEP:,} tokens. A run has one epoch, all included; {WORDS} words each."
+    bench.report.tables.append(Table("Training on long documents and on many", steps + runs, note))
+    for what, rows in (("long documents against short", steps), ("three times as many", runs)):
+        ratio = Spread.of(rows[-1]["time a token"].median / rows[0]["time a token"].median)
+        target = Target(f"a token of {what}, in time", ratio, 1.2, 1, at_most=True)
+        bench.report.targets.append(target)
+
+
+def steps_on_long(bench: Bench, length: int, tokens: int = STEP) -> dict[str, Any]:
+    """A row for training steps of the shipped model on documents of `length`, `tokens` in all."""
+    encoder = load_config(_SHIPPED, _RUN, Experiment)["model"]["encoder"]
+    offsets, ids = np.arange(0, tokens + 1, length), np.resize(bench.workload.documents.ids, tokens)
+    documents = Documents(ids, offsets, np.arange(tokens // length) % 2)
+    trained = Trained(bench.workload.classifier(**encoder), documents)
+    trained.step(np.arange(1))  # compiles
+    work = partial(trained.step, np.arange(len(documents)))
+    return _cost(bench, f"step, documents of {length:,} tokens", tokens, [work] * bench.rounds)
+
+
+def run_on_many(bench: Bench, times: int) -> dict[str, Any]:
+    """A row for a run on so many times the sentences' number, after a small one, which compiles."""
+    logging.disable()
+    words, row = cycle(" ".join(bench.workload.texts).split()), {}
+    for count in (WORDS, times * len(bench.workload.texts)):
+        with tempfile.TemporaryDirectory() as folder:
+            with Path(folder, "train.tsv").open("w", encoding="utf-8") as file:
+                file.write("text\tlabel\n")
+                file.writelines(
+                    f"{' '.join(islice(words, WORDS))}\t{i % 2}\n" for i in range(count)
+                )
+            data = f'dataset={{"type": "text", "path": "{folder}"}}'
+            config = load_config(_SHIPPED, (data, *_RUN), Experiment)
+            work = partial(run_experiment, config, Path(folder, "run"))
+            row = _cost(bench, f"run, {count:,} documents", count * WORDS, [work])
+    return row
+
+
+def _cost(bench: Bench, what: str, tokens: int, works: Sequence[Work]) -> dict[str, Any]:
+    def peak() -> int:
+        return 1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak until now
+    before, times = peak(), [bench.clock()]
+    for work in works:
+        work()
+        times.append(bench.clock())
+    time = Spread.of(np.diff(times) / tokens, "s")
+    size = Spread.of((peak() - before) / tokens, "bytes")
+    return {"what": what, "time a token": time, "peak memory a token": size}
 
 
 Times = Sequence[NDArray[np.float64]]

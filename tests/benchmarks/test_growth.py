@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sopa_plugin.benchmarks import SECTIONS, run_benchmarks
-from sopa_plugin.benchmarks.growth import Problem, draw_growth, sizes_of_tensors
+from sopa_plugin.benchmarks.growth import (
+    Problem,
+    draw_growth,
+    run_on_many,
+    sizes_of_tensors,
+    steps_on_long,
+)
+from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report
+from sopa_plugin.benchmarks.workload import make_workload
 from sopa_plugin.errors import UserError
 
 
@@ -33,6 +43,36 @@ def test_memory_grows_in_proportion(few: Problem, many: Problem) -> None:
 def test_small_problems_are_repeated() -> None:
     assert Problem(documents=10).repeats > Problem(documents=100).repeats > 1
     assert Problem(documents=32, tokens=4000).repeats == 1
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.delenv("SOPA_SST", raising=False)
+    return Bench(make_workload(60), 1, 1, CLOCKS["cpu"], None, Report(""))
+
+
+needs_peaks = pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK), reason="no peak of memory in /proc"
+)
+
+
+@needs_peaks
+def test_long_documents_make_no_more_than_short_ones(bench: Bench) -> None:
+    def made(length: int) -> int:
+        return sum(sizes_of_tensors(lambda: steps_on_long(bench, length, 200_000)))
+
+    assert made(10_000) < 1.2 * made(100)
+
+
+@needs_peaks
+def test_a_run_on_many_says_what_a_token_costs(bench: Bench) -> None:
+    try:
+        row = run_on_many(bench, 2)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert row["what"] == "run, 120 documents"
+    assert row["time a token"].median > 0
+    assert 0 <= row["peak memory a token"].median < 100_000
 
 
 @pytest.mark.parametrize(
