@@ -11,7 +11,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # also a busy one
+hypothesis.settings.load_profile("any machine")
 
 os.environ["ACCELERATE_USE_CPU"] = "1"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sopa_plugin.training.metrics import (
@@ -61,7 +61,6 @@ def test_summary_has_the_last_epoch_and_the_best_on_dev() -> None:
     }
 
 
-@settings(deadline=None)  # importing scikit-learn takes a while
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
 def test_macro_f1_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     sklearn_metrics = pytest.importorskip("sklearn.metrics")
