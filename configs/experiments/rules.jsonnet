@@ -2,7 +2,7 @@
 // A small example by default; SOPA_RULES=path/to/rules for the published sets of Jiang et al. (2020),
 // SOPA_RULES_SET=atis or trec.
 // All settings were fixed by dev at a tenth of the labels: of 100 epochs none after the 60th or so
-// gains by much, and an anchor (.1 to 100) does not gain in accuracy. Every run takes its last
+// gains by much, and an anchor (.1 to 1) does not gain in accuracy. Every run takes its last
 // epoch, so that no dev label decides anything.
 local data = import '../lib/data.libsonnet';
 local models = import '../lib/models.libsonnet';

@@ -150,7 +150,7 @@ _RUN = (
 
 
 def scale(bench: Bench) -> None:
-    """Training the shipped model on long documents and on many: time and peak memory a token.
+    """Training the shipped patterns on long documents and on many: time and peak memory a token.
 
     Each in a process of its own. Many are as many as there are sentences, and three times as many:
     with `--sentences 100000`, 300,000.
@@ -171,7 +171,7 @@ def scale(bench: Bench) -> None:
 
 
 def steps_on_long(bench: Bench, length: int, tokens: int = STEP) -> dict[str, Any]:
-    """A row for training steps of the shipped model on documents of `length`, `tokens` in all."""
+    """A row for training the shipped patterns a step on documents of `length`, `tokens` in all."""
     encoder = load_config(_SHIPPED, _RUN, Experiment)["model"]["encoder"]
     offsets, ids = np.arange(0, tokens + 1, length), np.resize(bench.workload.documents.ids, tokens)
     documents = Documents(ids, offsets, np.arange(tokens // length) % 2)

@@ -336,7 +336,7 @@ class Explainer:
         odds = log_odds(torch.cat([prior.to(logits)[None], logits])[:, competing].double()).cpu()
         leave_one_out = LeaveOneOut(subject, self.replacement, self.means, competing.tolist())
         effects, bounds = leave_one_out(scored), encoded.offsets.cpu().numpy()
-        place = np.searchsorted(competing, targets) if against is None else np.zeros_like(targets)
+        place = targets if against is None else np.zeros_like(targets)
         # shape: [B, K]; patterns, the largest effect on the target first
         of_target, evidence = effects[every, :, place], leave_one_out.evidence(scores)
         order = np.argsort(-np.abs(of_target), axis=1, kind="stable")

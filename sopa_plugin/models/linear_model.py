@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
-from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.models.model import (
     CONFIG_FILE,
@@ -23,6 +22,7 @@ from sopa_plugin.models.model import (
     WEIGHTS_FILE,
     Model,
     check_weights,
+    fitting_together,
     load_tokenizer,
     note_files,
     read_config,
@@ -114,7 +114,7 @@ class LinearModel(Model):
         config = read_config(folder)
         description = read_json(folder / FEATURES_FILE, "the features of a saved model")
         tokenizer = load_tokenizer(folder)
-        try:
+        with fitting_together(folder):
             arguments = config["arguments"]
             check_weights(arguments.get("embedder"), folder, "arguments.embedder")
             tensors = load_file(folder / WEIGHTS_FILE)
@@ -125,11 +125,4 @@ class LinearModel(Model):
             model.set_feature_state(description, tensors)
             if model.log_probabilities(["a"]).shape != (1, len(model.labels)):
                 raise ValueError("another number of labels")
-        except UserError:
-            raise
-        except Exception as error:  # whatever of all that a damaged file makes go wrong
-            raise UserError(
-                f"{folder}: the files of the model do not fit together, or are damaged "
-                f"({type(error).__name__}: {error})"
-            ) from error
         return model  # type: ignore[no-any-return]

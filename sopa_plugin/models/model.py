@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -158,6 +159,20 @@ def _check_attention(config: Any, file: Path) -> None:
         if key.endswith("attn_implementation") and each not in (None, "eager", "sdpa"):
             raise UserError(f"{file}: {key}: expected 'eager' or 'sdpa', found {shortened(each)}")
         _check_attention(each, file)
+
+
+@contextmanager
+def fitting_together(folder: Path) -> Iterator[None]:
+    """Makes a `UserError` of whatever a model's files make go wrong that do not fit together."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{folder}: the files of the model do not fit together, or are damaged "
+            f"({type(error).__name__}: {first_line(error)})"
+        ) from error
 
 
 def note_files(folder: Path, tokenizer_files: Iterable[str]) -> None:

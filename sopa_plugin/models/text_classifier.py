@@ -43,6 +43,7 @@ from sopa_plugin.models.model import (
     CONFIG_FILE,
     Model,
     check_weights,
+    fitting_together,
     load_tokenizer,
     note_files,
     read_config,
@@ -417,15 +418,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 f"{folder}: a word of the tokenizer, of which the last is {last}, has no vector "
                 f"({first_line(error)}); they do not fit together"
             ) from None
-        try:
-            model.log_probabilities(["a 1 \ufffc", ""])
-        except UserError:
-            raise
-        except Exception as error:  # whatever of a damaged config is looked at only now
-            raise UserError(
-                f"{folder}: the files of the model do not fit together, or are damaged "
-                f"({type(error).__name__}: {first_line(error)})"
-            ) from error
+        with fitting_together(folder):
+            model.log_probabilities(["a 1 \ufffc", ""])  # of a config much is looked at only now
         return model  # type: ignore[no-any-return]
 
     def get_input_embeddings(self) -> nn.Module:
