@@ -20,6 +20,10 @@ class Seq2VecEncoder(nn.Module, Registrable):
 
     handed_over: ClassVar[frozenset[str]] = frozenset({"input_dim"})
 
+    capturable: bool = False
+    """Whether a CUDA graph can hold its forward pass: no shape in it, and no choice of the host,
+    depends on what a batch holds, nor is anything copied from the host. A subclass says it anew."""
+
     @classmethod
     def as_saved(cls, params: Mapping[str, Any], version: str) -> dict[str, Any]:
         """The arguments of a saved model, which mean what they did to the `version` that saved it.

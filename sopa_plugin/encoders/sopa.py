@@ -170,6 +170,13 @@ class SopaEncoder(PackedSeq2VecEncoder):
             lengths, semiring, output, output_scale, normalization, activation, self.rules
         )
 
+    @property
+    def capturable(self) -> bool:  # type: ignore[override]
+        """With encodings of this library, without rules and shared self-loops, which look up
+        columns by lists."""
+        own = type(ArcEncoding.named(self.options.encoding)).__module__.startswith("sopa_plugin.")
+        return own and not self.arcs.shared and not any(self.rules)
+
     @classmethod
     def as_saved(cls, params: Mapping[str, Any], version: str) -> dict[str, Any]:
         """Up to version 0.1, the default `output` of sums was `score`."""
@@ -309,16 +316,19 @@ class SopaEncoder(PackedSeq2VecEncoder):
         """The documents with their boundary tokens; as they are where there are none."""
         if not self.boundary_width:
             return Packed(rows, index, offsets)
-        boundaries = self.boundary_rows().to(rows)
+        boundaries = self.boundary_rows(rows)
         places = boundary_places(rows.shape[0] + len(boundaries), len(boundaries))
         index, offsets = add_boundary_tokens(index, offsets, places, self.boundary_width)
         return Packed(torch.cat([rows, boundaries]), index, offsets)
 
-    def boundary_rows(self) -> Tensor:
-        """The vectors of boundary tokens, `[1, input_dim]`, or 2 where they differ."""
-        rows = torch.zeros(self.num_boundary_rows, self.input_dim)
+    def boundary_rows(self, like: Tensor) -> Tensor:
+        """The vectors of boundary tokens, `[1, input_dim]`, or 2 where they differ.
+
+        Of the type of `like`, and where that is.
+        """
+        rows = like.new_zeros(self.num_boundary_rows, self.input_dim)
         if any(self.rules):
-            rows[:, -2:] = torch.eye(2)
+            rows[:, -2:] = torch.eye(2).to(rows)
         return rows
 
     @property

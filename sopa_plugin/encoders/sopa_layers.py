@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 import torch
@@ -68,7 +69,9 @@ def add_boundary_tokens(
     document = torch.searchsorted(
         offsets[1:].contiguous(), torch.arange(index.shape[0], device=index.device), right=True
     )
-    places = torch.arange(index.shape[0], device=index.device) + width * (2 * document + 1)
+    # those of no document, behind the last one, stay behind it
+    shifts = width * (2 * document + 1).clamp(max=2 * batch)
+    places = torch.arange(index.shape[0], device=index.device) + shifts
     wrapped = index.new_full((index.shape[0] + 2 * width * batch,), rows[0]).scatter(
         0, places, index
     )
@@ -311,7 +314,7 @@ class DocumentVector(nn.Module):
         if any(self.rules):
             values = self._of_rules(values)
         if any(self.halves):
-            values = values - values.new_tensor(self.halves)
+            values = values - _constants(values, self.halves)
         if self.no_match is not None:
             no_match = self.no_match.to(values.dtype)
             values = torch.where(scores == algebra.zero, no_match, values)
@@ -330,7 +333,7 @@ class DocumentVector(nn.Module):
     def _of_rules(self, values: Tensor) -> Tensor:
         """`values [B, K]` with those of rules as shares of a sure match's, 0 for all but the best
         pattern of a rule."""
-        values = values / values.new_tensor(self.sure)
+        values = values / _constants(values, self.sure)
         for patterns in self.rivals:
             some = values[:, patterns]
             best = functional.one_hot(some.argmax(dim=1), len(patterns)).to(some.dtype)
@@ -366,7 +369,13 @@ class DocumentVector(nn.Module):
     def _scales(self, values: Tensor) -> Tensor | float:
         """The same as one number where they are the same."""
         scales = self.scales
-        return values.new_tensor(scales) if len({*scales}) > 1 else scales[0]
+        return _constants(values, scales) if len({*scales}) > 1 else scales[0]
+
+
+def _constants(like: Tensor, numbers: Sequence[float]) -> Tensor:
+    """`numbers` as a tensor, without a copy from the host, which no CUDA graph can hold."""
+    runs = [(number, len([*run])) for number, run in groupby(numbers)]
+    return torch.cat([like.new_full((count,), number) for number, count in runs])
 
 
 def _rivals(rules: Sequence[RulePattern | None]) -> list[list[int]]:

@@ -43,7 +43,7 @@ class SopaStream(nn.Module):
         document begins.
         """
         shape = len(tokens), self.encoder.boundary_width, tokens.shape[2]
-        boundaries = self.encoder.boundary_rows().to(tokens)
+        boundaries = self.encoder.boundary_rows(tokens)
         if state is None:
             state = self._begin(tokens)
             if len(boundaries):

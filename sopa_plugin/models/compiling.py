@@ -55,7 +55,7 @@ def compiled(model: Any) -> CompiledClassifier:
     if isinstance(tokenizer, OpenVocabularyTokenizer):
         words = WithUnknown(words, tokenizer.by_answers)
     ids = torch.arange(len(tokenizer), device=model.device).split(_ROWS_AT_ONCE)
-    boundaries = encoder.boundary_rows().to(arcs.weight)
+    boundaries = encoder.boundary_rows(arcs.weight)
     parts = [encoder.arc_scores(some) for some in [*map(model.word_vectors, ids), boundaries]]
     state = {
         "class_log_prior": model.class_log_prior,
