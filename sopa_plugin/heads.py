@@ -19,6 +19,9 @@ class ClassifierHead(nn.Module, Registrable):
     default_implementation: ClassVar[str | None] = "mlp"
     handed_over: ClassVar[frozenset[str]] = frozenset({"input_dim", "num_labels"})
 
+    capturable: bool = False
+    """Whether a CUDA graph can hold its forward pass; see `Seq2VecEncoder.capturable`."""
+
     def forward(self, document: Tensor) -> Tensor:
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
         raise NotImplementedError
@@ -38,6 +41,8 @@ class LinearHead(ClassifierHead):
         input_dim: Dimension of the document vector; handed over.
         num_labels: Number of classes; handed over.
     """
+
+    capturable = True
 
     def __init__(self, input_dim: int, num_labels: int) -> None:
         super().__init__()
@@ -65,6 +70,8 @@ class MlpHead(ClassifierHead):
         hidden_dim: Dimension of the hidden layer; the paper tries 10 to 300, its SST model has 25.
         dropout: Probability with which a unit of the hidden layer is dropped in training.
     """
+
+    capturable = True
 
     def __init__(
         self, input_dim: int, num_labels: int, hidden_dim: PositiveInt = 25, dropout: Rate = 0.0

@@ -88,6 +88,11 @@ class StaticEmbedder(TokenEmbedder):
             self.own_rows = OwnRows(weight, num_rows or 0, ngram_buckets)
         self.reset_parameters()
 
+    @property
+    def capturable(self) -> bool:  # type: ignore[override]
+        """Where nothing is learned: rows that are learn from the words of a batch alone."""
+        return not self.trainable
+
     def reset_parameters(self) -> None:
         """Draws vectors at random."""
         with torch.no_grad():

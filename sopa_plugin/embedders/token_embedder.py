@@ -34,6 +34,9 @@ class TokenEmbedder(nn.Module, Registrable):
     """Whether its weights are trained. If not, they need no gradient, and the same token (or the
     same document, where `contextual`) has the same vectors for good, in training too."""
 
+    capturable: bool = False
+    """Whether a CUDA graph can hold its forward pass; see `Seq2VecEncoder.capturable`."""
+
     found: Found | None = None
     """Set by `load_pretrained`, where there is a file of word vectors."""
 

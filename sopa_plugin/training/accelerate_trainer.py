@@ -24,6 +24,7 @@ from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
 from sopa_plugin.registry import Lazy, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from sopa_plugin.training import state_lasso
+from sopa_plugin.training.captured_step import NO_LABEL, CapturedStep, reason_against
 from sopa_plugin.training.checkpoints import Progress, TrainingState
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
 from sopa_plugin.training.metrics import (
@@ -98,6 +99,8 @@ class AccelerateTrainer(Trainer):
             mean loss. After training, states of next to no weight are taken from the best model,
             and patterns that have no other; what is left is trained once more without this, for as
             many epochs and with the same patience. See `sopa_plugin.training.state_lasso`.
+        cuda_graphs: whether a step on a GPU is launched as one CUDA graph, where that can be (see
+            `sopa_plugin.training.captured_step`); the log of a run says where not, and why.
         checkpoint_every: write a checkpoint after so many batches too, not only after each epoch.
         trackers: where else to log: `tensorboard`, `wandb`, ... (Accelerate's trackers).
     """
@@ -122,6 +125,7 @@ class AccelerateTrainer(Trainer):
     cache_embedder: bool = True
     anchor: NonNegativeFloat = 0.0
     state_lasso: NonNegativeFloat = 0.0
+    cuda_graphs: bool = True
     checkpoint_every: PositiveInt | None = None
     trackers: Sequence[Tracker] = ()
     accelerator: Accelerator = field(init=False)
@@ -135,7 +139,9 @@ class AccelerateTrainer(Trainer):
         """All that leaves the epochs before as they were."""
         scheduler = params["learning_rate_scheduler"]
         fixed = scheduler is not None and Schedule.needs_total_steps(scheduler)
-        return frozenset({"patience", "trackers"} | (set() if fixed else {"num_epochs"}))
+        return frozenset(
+            {"patience", "trackers", "cuda_graphs"} | (set() if fixed else {"num_epochs"})
+        )
 
     def set_up(self, model: Model, run: RunFolder) -> None:
         """Makes the `Accelerator`, which finds the devices and the other processes."""
@@ -239,10 +245,12 @@ class AccelerateTrainer(Trainer):
     def _train_epochs(self, state: TrainingState, began: float) -> None:
         """Epochs until they are enough, each with its checkpoint."""
         progress, tracker, said = state.progress, state.tracker, time.monotonic()
+        captured = self._captured(state)
         end = progress.refitted_from + self.num_epochs
         while progress.epoch < end and not tracker.should_stop:
             epoch, epoch_began = progress.epoch, time.monotonic()
-            metrics = {"epoch": epoch, **self._train_epoch(state, began), **self._evaluate(state)}
+            metrics = {"epoch": epoch, **self._train_epoch(state, captured, began)}
+            metrics |= self._evaluate(state)
             validation = tracker.value(metrics)
             better = tracker.add(validation, epoch)
             state.schedule.after_epoch(validation)
@@ -366,7 +374,31 @@ class AccelerateTrainer(Trainer):
             optimizer = WithSparse(optimizer, sparse.values(), self.embedder_lr)
         return optimizer  # type: ignore[no-any-return]
 
-    def _train_epoch(self, state: TrainingState, began: float) -> Metrics:
+    def _captured(self, state: TrainingState) -> CapturedStep | None:
+        """The step as CUDA graphs, where it can be; on a GPU, the log says whether, and why not."""
+        device, reason = self.accelerator.device, None if self.cuda_graphs else "as configured"
+        reason = reason or reason_against(state, device, self.num_gradient_accumulation_steps > 1)
+        if device.type == "cuda":
+            kind = f"not one CUDA graph: {reason}" if reason else "one CUDA graph"
+            logger.info("each training step is %s", kind)
+        if reason:
+            return None
+        weights = self._weights(state)
+
+        def learn(logits: Tensor, labels: Tensor) -> None:
+            real = labels != NO_LABEL
+            size = real.sum()
+            if weights is not None:
+                size = weights[labels.where(real, 0)].where(real, 0).sum()
+            self._objective(state, logits, labels, weights, size).backward()
+            self._clip(state.model)
+
+        optimizer, count = state.optimizer.optimizer, min(self.batch_size, len(state.train))
+        return CapturedStep(state.model, optimizer, state.train, count, learn)
+
+    def _train_epoch(
+        self, state: TrainingState, captured: CapturedStep | None, began: float
+    ) -> Metrics:
         """Trains on every document once; metrics of their scores as they were at each step."""
         from accelerate.utils import broadcast
 
@@ -386,7 +418,8 @@ class AccelerateTrainer(Trainer):
         ) as bar:
             while progress.step < len(steps):
                 group = steps[progress.step :][: self.num_gradient_accumulation_steps]
-                results = self._optimizer_step(state, group)
+                results = captured and self._captured_step(state, captured, group)
+                results = results or self._optimizer_step(state, group)
                 if not bar.disable:
                     totals += sum(_totals(*each) for each in results)
                     loss, correct = totals[:2] / max(totals[2], 1)
@@ -411,6 +444,18 @@ class AccelerateTrainer(Trainer):
             )
         return metrics
 
+    def _captured_step(
+        self, state: TrainingState, captured: CapturedStep, group: list[list[Integers]]
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        """`_optimizer_step`, captured; None where the batch is too large for that."""
+        ((numbers,),) = group
+        taken = captured.take(numbers)
+        if taken is None:
+            return None
+        state.train_logits.index_copy_(0, captured.numbers[: len(numbers)], taken[0])
+        state.schedule.after_step()
+        return [taken]
+
     def _optimizer_step(
         self, state: TrainingState, group: list[list[Integers]]
     ) -> list[tuple[Tensor, Tensor]]:
@@ -421,8 +466,6 @@ class AccelerateTrainer(Trainer):
         if weights is not None:  # as torch has the mean: over the weights
             assert state.train.labels is not None
             size = float(weights[torch.from_numpy(state.train.labels[numbers])].sum())
-        # gradients are averaged over processes, losses are not
-        scale = self.accelerator.num_processes / (size if self.loss_reduction == "mean" else 1)
         results, device = [], self.accelerator.device
         for position, batches in enumerate(group):
             last = position == len(group) - 1
@@ -432,13 +475,7 @@ class AccelerateTrainer(Trainer):
                 batch = {name: each.to(device, non_blocking=True) for name, each in batch.items()}
                 labels = batch.pop("labels")
                 logits = state.module(**batch).logits.to(state.train_logits.dtype)
-                loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
-                objective, share = loss * scale, 1 if self.loss_reduction == "mean" else size
-                if last and self.anchor:
-                    objective = objective + self._anchored(state) * (share / len(state.train))
-                if last and self.state_lasso and state.progress.patterns is None:
-                    of_states = state_lasso.penalty(state.model)
-                    objective = objective + of_states * (share * self.state_lasso)
+                objective = self._objective(state, logits, labels, weights, size, last)
                 self.accelerator.backward(objective)
             state.train_logits[torch.from_numpy(numbers)] = logits.detach()
             results.append((logits.detach(), labels))
@@ -449,6 +486,31 @@ class AccelerateTrainer(Trainer):
             state.schedule.after_step()
         state.optimizer.zero_grad()
         return results
+
+    def _objective(
+        self,
+        state: TrainingState,
+        logits: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        size: float | Tensor,
+        last: bool = True,
+    ) -> Tensor:
+        """What a batch's gradients are of, the penalties among it in a step's `last` one.
+
+        `size` is the number of a step's documents or, with `weights` of classes, the sum of theirs.
+        """
+        loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
+        mean = self.loss_reduction == "mean"
+        # gradients are averaged over processes, losses are not
+        scale = self.accelerator.num_processes / (size if mean else 1)
+        objective: Tensor = loss * scale
+        share = 1 if mean else size
+        if last and self.anchor:
+            objective = objective + self._anchored(state) * (share / len(state.train))
+        if last and self.state_lasso and state.progress.patterns is None:
+            objective = objective + state_lasso.penalty(state.model) * (share * self.state_lasso)
+        return objective
 
     def _anchored(self, state: TrainingState) -> Tensor:
         """What the distance of a model with rules from its start adds to the loss of all texts."""

@@ -1,0 +1,266 @@
+"""A training step on a GPU as one CUDA graph: launched at once, not kernel by kernel.
+
+A graph does again what was done while it was recorded, with the same shapes and in the same places
+of memory. So batches are filled up to few sizes, with documents that have no token and no label;
+they are gathered on the device, where all documents are; and a graph is recorded of each size when
+it first comes. What is recorded is an ordinary function, which also runs on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sopa_plugin.data.batches import Batch, Documents, Integers
+from sopa_plugin.encoders import SopaEncoder
+from sopa_plugin.errors import TrainingFailed, first_line
+from sopa_plugin.wfsa.dispatch import choose_kernel
+
+if TYPE_CHECKING:
+    from sopa_plugin.training.checkpoints import TrainingState
+
+FEWEST_TOKENS = 64
+MOST_TOKENS = 2**16
+"""Of a batch whose step is captured: a larger one is work enough, and shares rows among words."""
+
+NO_LABEL = -100
+"""Label of documents that fill up a batch; torch's cross-entropy passes over it."""
+
+WARM_UP = 3
+"""Steps before one is recorded, as torch has it for whole networks: kernels are compiled then."""
+
+_CAPTURED = (torch.optim.Adam, torch.optim.AdamW)
+
+
+def padded_size(tokens: int) -> int:
+    """The least size that holds so many tokens: 64, 96, 128, 192, 256, ..."""
+    size = FEWEST_TOKENS
+    while size < tokens:
+        size += size // 3 if size & (size - 1) else size // 2
+    return size
+
+
+def reason_against(state: TrainingState, device: torch.device, accumulates: bool) -> str | None:
+    """Why the steps of a training cannot be captured; None where they can.
+
+    Arguments:
+        state: of the training, as before its first step.
+        device: where it trains.
+        accumulates: whether a step takes several batches.
+    """
+    model, accelerator, encoder = state.model, state.accelerator, state.model.encoder
+    if device.type != "cuda":
+        return f"the device is {device.type}"
+    if accelerator.num_processes > 1:
+        return f"{accelerator.num_processes} processes train together"
+    if accelerator.mixed_precision != "no":
+        return f"mixed_precision is {accelerator.mixed_precision}"
+    if accumulates:
+        return "gradients are accumulated over batches"
+    if state.module is not model:
+        return "Accelerate has wrapped the model"
+    for name, part in model.named_children():
+        # what a class says is not said of its subclasses
+        if "capturable" not in vars(type(part)) or not part.capturable:
+            return f"the {name} ({type(part).__name__}) is not capturable as it is"
+    if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
+        return "documents that fill up a batch would count in its batch normalization"
+    if isinstance(encoder, SopaEncoder):
+        semiring, dtype = encoder.options.semiring, encoder.arcs.weight.dtype
+        if choose_kernel(semiring, device, dtype) is None:
+            return f"no kernel serves semiring {semiring} there, for {dtype}"
+    return _reason_against_optimizer(state)
+
+
+def _reason_against_optimizer(state: TrainingState) -> str | None:
+    optimizer, scheduler = state.optimizer.optimizer, state.schedule.scheduler
+    if type(optimizer) not in _CAPTURED:
+        return f"the optimizer is {type(optimizer).__name__}, neither Adam nor AdamW"
+    for group in optimizer.param_groups:
+        if group["fused"] is False or group["foreach"] or group["differentiable"]:
+            return "the optimizer is not to be fused"
+    known = scheduler is None or type(scheduler).__module__.startswith(("torch.", "sopa_plugin."))
+    if not known or getattr(scheduler, "cycle_momentum", False):
+        return f"the scheduler {type(scheduler).__name__} may change more than learning rates"
+    return None
+
+
+class DeviceDocuments:
+    """Documents on a device, where batches are gathered without a word to the host.
+
+    Behind them is one without a token and a label, number `filler`, which fills up batches.
+
+    Arguments:
+        documents: with labels.
+        device: where they go.
+    """
+
+    def __init__(self, documents: Documents, device: torch.device) -> None:
+        assert documents.labels is not None
+        self.filler = len(documents)
+        # one token more, so that there is one
+        arrays = (
+            np.append(documents.ids, 0),
+            documents.offsets,
+            np.append(documents.lengths, 0),
+            np.append(documents.labels, NO_LABEL),
+        )
+        tensors = (torch.from_numpy(each).to(device) for each in arrays)
+        self.ids, self.starts, self.lengths, self.labels = tensors
+        self.num_ids = int(documents.ids.max(initial=0)) + 1
+
+    def packed(self, numbers: Tensor, tokens: int) -> Batch:
+        """`token_ids`, `index [tokens]`, `offsets [batch + 1]` and labels of `numbers [batch]`.
+
+        Tokens behind the last document are of none. All occurrences of a word share the row of the
+        first, as if there were no other, so that dropout on arcs is the same for all of them.
+        """
+        offsets = functional.pad(self.lengths[numbers].cumsum(0), (1, 0))
+        place = torch.arange(tokens, device=numbers.device)
+        document = torch.searchsorted(offsets[1:].contiguous(), place, right=True)
+        document = document.clamp(max=len(numbers) - 1)
+        source = (self.starts[numbers] - offsets[:-1])[document] + place
+        ids = self.ids[source.clamp(max=len(self.ids) - 1)]
+        first = place.new_full((self.num_ids,), tokens).scatter_reduce(0, ids, place, "amin")
+        labels = self.labels[numbers]
+        return {"token_ids": ids, "index": first[ids], "offsets": offsets, "labels": labels}
+
+    def padded(self, numbers: Tensor, width: int) -> Batch:
+        """`input_ids` and `attention_mask [batch, width]`, and labels of `numbers [batch]`."""
+        place = torch.arange(width, device=numbers.device)
+        mask = place < self.lengths[numbers][:, None]
+        source = (self.starts[numbers][:, None] + place).clamp(max=len(self.ids) - 1)
+        ids = torch.where(mask, self.ids[source], 0)
+        return {"input_ids": ids, "attention_mask": mask.long(), "labels": self.labels[numbers]}
+
+
+class CapturedStep:
+    """Training steps on batches of a few sizes, on CUDA each a graph that is replayed.
+
+    Elsewhere the same function runs as it is.
+
+    Arguments:
+        model: in training mode when steps are taken; its loss must leave out documents without a
+            label, and its parts must be `capturable`.
+        optimizer: of the model, Adam or AdamW; is told to be fused.
+        documents: that are trained on.
+        batch_size: most documents of a batch.
+        learn: makes gradients from logits `[batch_size, labels]` and labels `[batch_size]`, of
+            which `NO_LABEL` does not count, and clips them.
+        padded: whether the model takes batches padded; else packed.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        documents: Documents,
+        batch_size: int,
+        learn: Callable[[Tensor, Tensor], None],
+        padded: bool = False,
+    ) -> None:
+        self.model, self.optimizer, self.learn, self.padded = model, optimizer, learn, padded
+        self.trained = [each for group in optimizer.param_groups for each in group["params"]]
+        self.device = device = self.trained[0].device
+        self.documents, self.lengths = DeviceDocuments(documents, device), documents.lengths
+        self.numbers = torch.full((batch_size,), self.documents.filler, device=device)
+        self.rates = [torch.zeros((), device=device) for _ in optimizer.param_groups]
+        self.results: tuple[Tensor, Tensor] | None = None
+        self.steps: dict[int, Callable[[], None]] = {}
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        for group in optimizer.param_groups:
+            group["fused"], group["capturable"] = True, device.type == "cuda"
+        for kept in optimizer.state.values():  # of a run that goes on
+            kept["step"] = kept["step"].to(device, torch.float32)
+
+    def take(self, numbers: Integers) -> tuple[Tensor, Tensor] | None:
+        """A step on the documents of `numbers`; None if they have too many tokens.
+
+        Returns their logits and labels, which the next step overwrites.
+
+        Raises:
+            TrainingFailed: the step could not be recorded.
+        """
+        lengths = self.lengths[numbers]
+        size = max(int(lengths.max()), 1) if self.padded else padded_size(int(lengths.sum()))
+        if size > MOST_TOKENS:
+            return None
+        filled = np.full(len(self.numbers), self.documents.filler)
+        filled[: len(numbers)] = numbers
+        self.numbers.copy_(torch.from_numpy(filled), non_blocking=True)
+        for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
+            rate.fill_(group["lr"])
+        if size not in self.steps:
+            try:
+                self.steps[size] = self._recorded(size)
+            except RuntimeError as error:
+                raise TrainingFailed(
+                    f"a training step could not be captured as a CUDA graph ({first_line(error)}); "
+                    "go on without, by trainer.cuda_graphs: false"
+                ) from error
+        self.steps[size]()
+        assert self.results is not None
+        logits, labels = self.results
+        return logits[: len(numbers)], labels[: len(numbers)]
+
+    def _step(self, size: int) -> None:
+        """The step itself, on the documents of `numbers`: no tensor leaves it but in `results`."""
+        gather = self.documents.padded if self.padded else self.documents.packed
+        batch = gather(self.numbers, size)
+        labels = batch.pop("labels")
+        output = self.model(**batch)
+        logits = output if isinstance(output, Tensor) else output.logits
+        self.learn(logits, labels)
+        groups = self.optimizer.param_groups
+        given = [group["lr"] for group in groups]
+        for group, rate in zip(groups, self.rates, strict=True):
+            group["lr"] = rate
+        self.optimizer.step()
+        for group, rate in zip(groups, given, strict=True):
+            group["lr"] = rate  # a number again, for schedulers and checkpoints
+        self.optimizer.zero_grad()
+        if self.results is None:
+            self.results = torch.empty_like(logits.detach()), torch.empty_like(labels)
+        for to, each in zip(self.results, (logits.detach(), labels), strict=True):
+            to.copy_(each)
+
+    def _recorded(self, size: int) -> Callable[[], None]:
+        """What takes a step on a batch of that size, after a warm-up that leaves no trace."""
+        step = partial(self._step, size)
+        if self.device.type != "cuda":
+            with self._undone():
+                step()
+            return step
+        graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
+        with torch.cuda.device(self.device), self._undone():
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(WARM_UP):
+                    step()
+            torch.cuda.current_stream().wait_stream(aside)
+            with torch.cuda.graph(graph, pool=self.pool):
+                step()
+        return graph.replay
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Takes back what steps change: weights, the optimizer's state, random states."""
+        kept = {each: each.detach().clone() for each in [*self.trained, *self._state()]}
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            yield
+        with torch.no_grad():
+            for each in [*self.trained, *self._state()]:
+                # what was not there begins at zero
+                each.copy_(kept[each]) if each in kept else each.zero_()
+
+    def _state(self) -> list[Tensor]:
+        states = self.optimizer.state.values()
+        return [each for kept in states for each in kept.values() if isinstance(each, Tensor)]
