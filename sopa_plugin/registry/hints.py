@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import re
+import sys
 import types
 import typing
 from collections import abc
@@ -215,6 +216,16 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         names = getattr(source, "__annotations__", {})
         scope = getattr(source, "__globals__", {})
         return {name: _hint(name, annotation, scope) for name, annotation in names.items()}
+
+
+def field_hints(cls: Any) -> dict[str, Any]:
+    """The hints of a dataclass's fields, each resolved where its class is written."""
+    return {
+        name: _hint(name, annotation, vars(sys.modules[base.__module__]))
+        for base in reversed(cls.__mro__)
+        for name, annotation in vars(base).get("__annotations__", {}).items()
+        if name in cls.__dataclass_fields__
+    }
 
 
 def _hint(name: str, annotation: Any, scope: dict[str, Any]) -> Any:

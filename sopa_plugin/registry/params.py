@@ -16,7 +16,7 @@ import os
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
 from pathlib import Path
@@ -35,6 +35,7 @@ from sopa_plugin.registry.hints import (
     Local,
     arguments,
     buildable,
+    field_hints,
     is_restricted,
     members,
     notes,
@@ -120,8 +121,10 @@ class Registrable:
                 )
             if constructor is not None and not callable(getattr(target, constructor, None)):
                 raise ConfigError(f"{_full_name(target)} has no constructor '{constructor}'")
-            if is_dataclass(target):  # whose constructor was not there in `__init_subclass__`
-                target.__init__ = _checked(target.__init__)  # type: ignore[method-assign]
+            if "__dataclass_fields__" in vars(target):  # had no constructor in `__init_subclass__`
+                init: Any = getattr(target, "__init__")  # noqa: B009
+                init.__annotations__ |= field_hints(target)
+                target.__init__ = _checked(init)  # type: ignore[method-assign]
             names[name] = Part(cls, name, target, constructor)
             return target
 

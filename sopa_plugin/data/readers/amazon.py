@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +43,7 @@ _EXPECTED = (
 
 
 @DatasetReader.register("amazon")
+@dataclass(eq=False)
 class AmazonReader(DatasetReader):
     """Reviews, negative or positive, without their summaries (section 5 of the paper).
 
@@ -67,15 +69,9 @@ class AmazonReader(DatasetReader):
     env_variable = "SOPA_AMAZON"
     default_dev_size = 0.2
     default_test_size = 0.5
-    known_class_names = (NEGATIVE, POSITIVE)
 
-    def __init__(
-        self,
-        path: LocalPath,
-        empty_text: Literal["error", "drop"] = "drop",
-        **options: Any,
-    ) -> None:
-        super().__init__(path, empty_text=empty_text, **options)
+    path: LocalPath
+    empty_text: Literal["error", "drop"] = "drop"
 
     def sources(self) -> dict[str, Path | Table]:
         splits = self._locate(_is_reviews, _EXPECTED, _may_lack_split)
@@ -84,6 +80,9 @@ class AmazonReader(DatasetReader):
             test = _test_beside(train)
             return splits if test is None else {**splits, "test": test}
         return splits
+
+    def class_names(self, *examples: Examples) -> Sequence[str]:
+        return NEGATIVE, POSITIVE
 
     def examples(self, source: Path | Table) -> Examples:
         if isinstance(source, Path):

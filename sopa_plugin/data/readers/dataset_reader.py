@@ -6,6 +6,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -22,7 +23,7 @@ from sopa_plugin.data.sources import (
 )
 from sopa_plugin.data.tokenizers import MaxTokens
 from sopa_plugin.errors import TrainingFailed, UserError, listed, shortened
-from sopa_plugin.registry import Bound, PositiveInt, Registrable
+from sopa_plugin.registry import Bound, LocalPath, PositiveInt, Registrable
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -32,18 +33,19 @@ if TYPE_CHECKING:
 Splits = dict[str, Examples]
 Size = Annotated[float, Bound(above=0, below=1)] | PositiveInt
 """How much is split off: a share, or a count."""
-LabelsOnlyInTest = Literal["error", "count"]
+PATHS = ("path", *SPLITS)
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class DatasetReader(ABC, Registrable):
     """Reads files, a local data set or one on the Hub into train, dev and test.
 
     A subclass says where each split is (`sources`) and what one source holds (`examples`); what is
     done afterwards is the same for all and done here, in this order: texts lose the blanks at their
     ends, a missing test set and then a missing dev set are split off the training set, and of what
-    is left `max_train_examples` are taken. A constructor of a subclass takes its own arguments, and
-    `**options` for those below, which it hands on.
+    is left `max_train_examples` are taken. A subclass that is a dataclass has its own arguments
+    beside those below; the constructor of another takes `**options` for these, and hands them on.
 
     Arguments:
         path: a local folder or file, or the id of a data set on the Hugging Face Hub.
@@ -62,6 +64,8 @@ class DatasetReader(ABC, Registrable):
         unseen_classes: whether a class of dev or test texts that no training text has, not even
             after `max_train_examples`, is an error or is kept: it cannot be learned, and its texts
             count as wrong. The log counts them.
+        labels_only_in_test: whether test examples of a label that training has not are an `error`,
+            or `count` as wrong answers.
 
     Raises:
         UserError: everything that is wrong with the data, with file and line.
@@ -72,44 +76,31 @@ class DatasetReader(ABC, Registrable):
     """The environment variable by which the shipped config finds the data."""
     default_dev_size: ClassVar[float | None] = None
     default_test_size: ClassVar[float | None] = None
-    known_class_names: Sequence[str] | None = None
-    """The classes where the task has fixed ones, in the order of their numbers."""
-    labels_only_in_test: LabelsOnlyInTest = "error"
-    """What to do with test examples of a label that training has not."""
 
-    def __init__(
-        self,
-        path: str | None,
-        *,
-        lowercase: bool = False,
-        max_tokens: MaxTokens | None = None,
-        max_train_examples: PositiveInt | None = None,
-        subsample_seed: int = 0,
-        dev_size: Size | None = None,
-        test_size: Size | Literal[0] | None = None,
-        split_seed: int = 0,
-        encoding: str = "utf-8",
-        empty_text: Literal["error", "drop"] = "error",
-        unseen_classes: Literal["error", "keep"] = "error",
-    ) -> None:
-        self.path = None if path is None else os.path.expanduser(path)
-        self.lowercase = lowercase
-        self.max_tokens = max_tokens
-        self.max_train_examples = max_train_examples
-        self.subsample_seed = subsample_seed
-        self.dev_size = dev_size
-        self.test_size = test_size
-        self.split_seed = split_seed
-        self.encoding = encoding
-        self.empty_text = empty_text
-        self.unseen_classes = unseen_classes
-        for key, message in DatasetReader.check_params(vars(self)):
+    path: LocalPath | None
+    _: KW_ONLY
+    lowercase: bool = False
+    max_tokens: MaxTokens | None = None
+    max_train_examples: PositiveInt | None = None
+    subsample_seed: int = 0
+    dev_size: Size | None = None
+    test_size: Size | Literal[0] | None = None
+    split_seed: int = 0
+    encoding: str = "utf-8"
+    empty_text: Literal["error", "drop"] = "error"
+    unseen_classes: Literal["error", "keep"] = "error"
+    labels_only_in_test: Literal["error", "count"] = "error"
+
+    def __post_init__(self) -> None:
+        given = vars(self)
+        given |= {key: os.path.expanduser(given[key]) for key in PATHS if given.get(key)}
+        for key, message in type(self).check_params(given):
             raise UserError(f"{key}: {message}")
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """What the type hints cannot say about the options."""
-        for key in ("path", *SPLITS):
+        for key in PATHS:
             if params.get(key) is not None and (problem := path_problem(params[key])):
                 yield key, problem
         if problem := encoding_problem(params["encoding"]):
@@ -184,9 +175,8 @@ class DatasetReader(ABC, Registrable):
         return self._named(self._load({"test": source})["test"], class_names)
 
     def class_names(self, *examples: Examples) -> Sequence[str]:
-        """The class names in the order of their numbers, by default those of the training set."""
-        found = {label for each in examples for label in each.counts()}
-        return self.known_class_names or split_tools.class_names(found)
+        """The class names in the order of their numbers; by default those of `examples`."""
+        return split_tools.class_names(label for each in examples for label in each.counts())
 
     @property
     def is_embedded_sample(self) -> bool:
@@ -207,7 +197,7 @@ class DatasetReader(ABC, Registrable):
 
     def _paths(self) -> list[str]:
         """Every path of the config."""
-        return [] if self.path is None else [self.path]
+        return [path for key in PATHS if (path := getattr(self, key, None)) is not None]
 
     def _locate(
         self,

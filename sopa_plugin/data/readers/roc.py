@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 @DatasetReader.register("roc")
+@dataclass(eq=False)
 class RocReader(DatasetReader):
     """Endings of stories, right ones positive and wrong ones negative (section 5 of the paper).
 
@@ -53,15 +55,9 @@ class RocReader(DatasetReader):
 
     title = "ROC story endings"
     env_variable = "SOPA_ROC"
-    known_class_names = (WRONG, RIGHT)
 
-    def __init__(
-        self,
-        path: LocalPath,
-        dev_size: Size = 0.1,
-        **options: Any,
-    ) -> None:
-        super().__init__(path, dev_size=dev_size, **options)
+    path: LocalPath
+    dev_size: Size = 0.1
 
     def sources(self) -> dict[str, Path | Table]:
         folder = Path(self.path or "")
@@ -70,6 +66,9 @@ class RocReader(DatasetReader):
             return {split: file for split, file in files.items() if file is not None}
         tables = self._locate(lambda _: False, _FILES)
         return {"train" if split == "dev" else split: each for split, each in tables.items()}
+
+    def class_names(self, *examples: Examples) -> Sequence[str]:
+        return WRONG, RIGHT
 
     def examples(self, source: Path | Table) -> Examples:
         name = str(source) if isinstance(source, Path) else source.name

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Splits
 from sopa_plugin.data.readers.splits import BLANKS, Example, Examples
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 @DatasetReader.register("sst")
+@dataclass(eq=False)
 class SstReader(DatasetReader):
     """Whole sentences of the treebank (section 5 of the paper; Socher et al. 2013).
 
@@ -55,18 +57,14 @@ class SstReader(DatasetReader):
     title = "Stanford Sentiment Treebank sentences"
     env_variable = "SOPA_SST"
 
-    def __init__(
-        self,
-        path: LocalPath,
-        granularity: Literal["binary", "fine"] = "binary",
-        **options: Any,
-    ) -> None:
-        super().__init__(path, **options)
-        self.granularity = granularity
-        self.known_class_names: Sequence[str] = BINARY if granularity == "binary" else FINE
+    path: LocalPath
+    granularity: Literal["binary", "fine"] = "binary"
 
     def sources(self) -> dict[str, Path | Table]:
         return self._locate(_is_text_file, _FORMS)
+
+    def class_names(self, *examples: Examples) -> Sequence[str]:
+        return BINARY if self.granularity == "binary" else FINE
 
     def examples(self, source: Path | Table) -> Examples:
         if isinstance(source, Path):

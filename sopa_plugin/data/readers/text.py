@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
-from sopa_plugin.data.readers.dataset_reader import DatasetReader, LabelsOnlyInTest
+from sopa_plugin.data.readers.dataset_reader import DatasetReader
 from sopa_plugin.data.readers.splits import Example, Examples
 from sopa_plugin.data.sources import (
     SPLITS,
@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 @DatasetReader.register("text")
+@dataclass(eq=False)
 class TextReader(DatasetReader):
     """Texts with a label each, or none, from the usual kinds of files.
 
@@ -64,51 +65,43 @@ class TextReader(DatasetReader):
         split_names: what train, dev and test are called in a Hub (or stored) data set, where they
             are others: `{train: 'train', test: 'validation'}`. Only those named are taken.
         config_name: which configuration of a Hub data set (`sst2` of `nyu-mll/glue`).
-        labels_only_in_test: whether test examples of a label that training has not are an `error`,
-            or `count` as wrong answers.
 
     The other arguments are those of `DatasetReader`.
     """
 
     default_dev_size = 0.1
 
-    def __init__(
-        self,
-        path: LocalPath | None = None,
-        train: LocalPath | None = None,
-        dev: LocalPath | None = None,
-        test: LocalPath | None = None,
-        text_column: str = "text",
-        label_column: str | None = "label",
-        column_names: list[str] | None = None,
-        split_names: dict[str, str] | None = None,
-        config_name: str | None = None,
-        labels_only_in_test: LabelsOnlyInTest = "error",
-        **options: Any,
-    ) -> None:
-        super().__init__(path, **options)
-        self.labels_only_in_test = labels_only_in_test
-        self.split_paths = {
-            split: os.path.expanduser(value)
-            for split, value in (("train", train), ("dev", dev), ("test", test))
-            if value is not None
-        }
-        self.text_column = text_column
-        self.label_column = label_column
-        self.column_names = column_names
-        self.split_names = split_names
-        self.config_name = config_name
-        for key, message in _problems({**vars(self), **self.split_paths}):
-            raise UserError(f"{key}: {message}")
+    path: LocalPath | None = None
+    train: LocalPath | None = None
+    dev: LocalPath | None = None
+    test: LocalPath | None = None
+    text_column: str = "text"
+    label_column: str | None = "label"
+    column_names: list[str] | None = None
+    split_names: dict[str, str] | None = None
+    config_name: str | None = None
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """What is wrong across arguments, too."""
         yield from super().check_params(params)
-        yield from _problems(params)
+        separate = [split for split in SPLITS if params.get(split) is not None]
+        if params.get("path") is None and "train" not in separate:
+            yield "path", "expected a folder, a file or a Hub id here, or `train`, found neither"
+        if params.get("path") is not None and separate:
+            yield separate[0], "give either `path` or `train`, `dev` and `test`, not both"
+        names = params.get("split_names")
+        if names is not None and ("train" not in names or set(names) - set(SPLITS)):
+            yield "split_names", f"expected keys 'train', 'dev' and 'test', found {sorted(names)}"
+        columns = params.get("column_names")
+        for key in ("text_column", "label_column"):
+            if columns is not None and params.get(key) not in (None, *columns):
+                yield key, f"{params[key]!r} is not one of column_names: {columns}"
 
     def sources(self) -> dict[str, Path | Table]:
         if self.path is None:
-            return {split: self._source([Path(path)]) for split, path in self.split_paths.items()}
+            given = {split: getattr(self, split) for split in SPLITS}
+            return {split: self._source([Path(path)]) for split, path in given.items() if path}
         path = Path(self.path)
         if _class_folders(path) and not find_files(path, _is_split, _is_table_file):
             splits: dict[str, Path | Table] = {"train": path}
@@ -168,9 +161,6 @@ class TextReader(DatasetReader):
             )
         return {split: tables[name] for split, name in self.split_names.items()}
 
-    def _paths(self) -> list[str]:
-        return list(self.split_paths.values()) or super()._paths()
-
     def _from_json_lines(self, path: Path) -> Iterator[Example]:
         for number, row in read_json_lines(path, self.encoding):
             where = f"{path}:{number}"
@@ -200,22 +190,6 @@ class TextReader(DatasetReader):
         for label in _class_folders(folder):
             for file in sorted(filter(_is_text, label.rglob("*"))):
                 yield Example(read_text(file, self.encoding), label.name, str(file))
-
-
-def _problems(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong across arguments."""
-    separate = [split for split in SPLITS if params.get(split) is not None]
-    if params.get("path") is None and "train" not in separate:
-        yield "path", "expected a folder, a file or a Hub id here, or `train`, found neither"
-    if params.get("path") is not None and separate:
-        yield separate[0], "give either `path` or `train`, `dev` and `test`, not both"
-    names = params.get("split_names")
-    if names is not None and ("train" not in names or set(names) - set(SPLITS)):
-        yield "split_names", f"expected keys 'train', 'dev' and 'test', found {sorted(names)}"
-    columns = params.get("column_names")
-    for key in ("text_column", "label_column"):
-        if params.get(key) is not None and columns is not None and params.get(key) not in columns:
-            yield key, f"{params.get(key)!r} is not one of column_names: {columns}"
 
 
 def label_text(value: Any, where: str) -> str:
