@@ -158,8 +158,8 @@ def add_input(parser: argparse.ArgumentParser, option: str) -> None:
 @contextmanager
 def open_input(args: argparse.Namespace, path: str | None) -> Iterator[tuple[BinaryIO, Documents]]:
     """A file that is open, or stdin, and its documents, read as the options of `add_input` say."""
-    from sopa_plugin.data.sources import encoding_problem
-    from sopa_plugin.data.stream import format_of, open_documents
+    from sopa_plugin.data.sources import encoding_problem, format_of
+    from sopa_plugin.data.stream import open_documents
 
     path = None if path == "-" else path
     name = path or "input"

@@ -181,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _own_config(args: Namespace) -> tuple[str, str]:
     """The config for somebody's own data, and their format; prints what was found in them."""
     from sopa_plugin.data.readers.text import TextReader
-    from sopa_plugin.data.stream import format_of
+    from sopa_plugin.data.sources import format_of
 
     options: dict[str, Any] = {"path": args.data}
     why: dict[str, str] = {}  # comments
@@ -258,7 +258,7 @@ def _find_columns(
 ) -> dict[str, Any]:
     """The options of the reader that say which columns have the texts and the labels."""
     columns: dict[str, _Column] = {}
-    for row in _rows(source, form, encoding):
+    for row in _rows(source, encoding):
         for name, cell in row.items():
             columns.setdefault(name, _Column()).add(cell)
     if not columns:
@@ -278,8 +278,7 @@ def _find_columns(
 
 def _encoding(source: Path | Table) -> str:
     """What the text files of a source are in."""
-    from sopa_plugin.data.sources import read_lines
-    from sopa_plugin.data.stream import format_of
+    from sopa_plugin.data.sources import format_of, read_lines
 
     if not isinstance(source, Path):
         return "utf-8"
@@ -300,17 +299,13 @@ def _encoding(source: Path | Table) -> str:
     raise problems[0]
 
 
-def _rows(source: Path | Table, form: str | None, encoding: str) -> Iterator[Mapping[str, Any]]:
+def _rows(source: Path | Table, encoding: str) -> Iterator[Mapping[str, Any]]:
     """The rows of a table, as far as their cells may be texts or labels."""
-    from sopa_plugin.data.sources import find_delimiter, read_json_lines, read_rows
+    from sopa_plugin.data.sources import read_records
 
-    if isinstance(source, Path) and form == "jsonl":
-        yield from (row for _, row in read_json_lines(source, encoding))
-    if isinstance(source, Path) and form in ("csv", "tsv"):
-        usual = [*TEXTS, *LABELS]
-        delimiter = "\t" if form == "tsv" else find_delimiter(source, encoding, None, usual)
-        yield from (row for _, row in read_rows(source, delimiter, encoding))
     if isinstance(source, Path):
+        usual = [*TEXTS, *LABELS]
+        yield from (row for _, row in read_records(source, encoding, wanted=usual))
         return
     from pyarrow import Table as ArrowTable
     from pyarrow import types

@@ -113,7 +113,7 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
     An answer takes its name only once it is whole and is not made again, so that the same command
     goes on where it was killed. Of several processes (`RANK` of `WORLD_SIZE`) each takes its share.
     """
-    from sopa_plugin.data.stream import format_of
+    from sopa_plugin.data.sources import format_of
 
     if args.output is None or Path(args.output).resolve() == source.resolve():
         raise UserError(f"{source}: is a folder; name another one for the answers with -O")
@@ -169,7 +169,7 @@ def _answer_name(shard: str) -> str:
 
 
 def _check_output(path: str | None, source: BinaryIO, form: str, force: bool) -> None:
-    from sopa_plugin.data.stream import format_of
+    from sopa_plugin.data.sources import format_of
 
     if path is None:
         return

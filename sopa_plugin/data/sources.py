@@ -78,6 +78,31 @@ def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, 
         yield number, value
 
 
+def read_records(
+    path: Path,
+    encoding: str = "utf-8",
+    column_names: Sequence[str] | None = None,
+    wanted: Sequence[str] = (),
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line, cells or values by name) of a file of CSV, TSV or JSON lines.
+
+    Arguments:
+        column_names: as for `read_rows`.
+        wanted: names, each of which comes once among the columns, if at all; what parts the columns
+            of `.csv` files is found out by them.
+    """
+    form = format_of(path.name)
+    if form == "jsonl":
+        yield from read_json_lines(path, encoding)
+        return
+    delimiter = "\t" if form == "tsv" else find_delimiter(path, encoding, column_names, wanted)
+    header = column_names or read_header(path, delimiter, encoding)
+    for name in wanted:
+        if header.count(name) > 1:
+            raise UserError(f"{path}: expected one column {name!r}, found {listed(header)}.")
+    yield from read_rows(path, delimiter, encoding, column_names)
+
+
 def read_rows(
     path: Path, delimiter: str, encoding: str = "utf-8", column_names: Sequence[str] | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
@@ -217,6 +242,21 @@ def _check_bytes(line: str, path: Path, number: int, encoding: str) -> None:
             f"{path}:{number}: byte 0x{ord(escaped) - 0xDC00:02x} is not {encoding}; set "
             "dataset.encoding to what the file is in, for example 'latin-1' or 'cp1252'."
         )
+
+
+FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
+
+
+def suffix_of(name: str) -> str:
+    """The last suffix of a file's name, in small letters, before `.gz` if that is the last."""
+    return Path(name.lower().removesuffix(".gz")).suffix
+
+
+def format_of(name: str) -> str | None:
+    """The format that the suffix of a file's name says."""
+    suffix = suffix_of(name).removeprefix(".")
+    found = {"txt": "text", "json": "jsonl"}.get(suffix, suffix)
+    return found if found in FORMATS else None
 
 
 SPLITS = ("train", "dev", "test")

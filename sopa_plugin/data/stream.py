@@ -33,6 +33,7 @@ from sopa_plugin.data.sources import (
     HEAD,
     check_encodable,
     find_delimiter,
+    format_of,
     line_end,
     read_cells,
     read_header,
@@ -41,7 +42,6 @@ from sopa_plugin.data.sources import (
 from sopa_plugin.errors import UserError, listed, require, shortened
 from sopa_plugin.files import is_same_file, unique_keys
 
-FORMATS = ("text", "csv", "tsv", "jsonl", "parquet")
 BLOCK = 2**18  # bytes read at once: some thousand sentences
 ROWS = 1000  # of a table, read at once
 CONVERT = "convert it first, as with iconv -f latin1 -t utf-8"
@@ -355,8 +355,8 @@ def open_documents(
     Arguments:
         source: an open file.
         name: its own, for messages and, by its suffix, the format.
-        format: one of `FORMATS`; `text` is a document a line. Where nothing says it: JSON lines if
-            the first is an object, else text.
+        format: one of `sources.FORMATS`; `text` is a document a line. Where nothing says it: JSON
+            lines if the first is an object, else text.
         text_column: the column or key of the text.
         encoding: of all but Parquet.
         column_names: the columns of tables without a header row.
@@ -405,13 +405,6 @@ def free_name(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name = f"predicted_{name}"
     return name
-
-
-def format_of(name: str) -> str | None:
-    """The format that the suffix of a file's name says, before `.gz` if that is the last."""
-    suffix = Path(name.lower().removesuffix(".gz")).suffix.removeprefix(".")
-    found = {"txt": "text", "json": "jsonl"}.get(suffix, suffix)
-    return found if found in FORMATS else None
 
 
 def _check_column(column: str, columns: Sequence[str], where: str) -> None:

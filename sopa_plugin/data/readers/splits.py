@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from random import Random
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -82,14 +83,19 @@ class Examples:
 
     @classmethod
     def parsed(cls, name: str, parse: Callable[[], Iterable[Example]]) -> Examples:
-        """What a parser of our own gives; it is asked again to say where a text was read."""
-        columns: list[pyarrow.RecordBatch] = []
+        """What a parser of our own gives, mapped from a temporary file.
+
+        It is asked again to say where a text was read.
+        """
         schema = pyarrow.schema({"text": pyarrow.string(), "label": pyarrow.string()})
         examples = iter(parse())
-        while some := list(islice(examples, _PARSED_AT_ONCE)):
-            texts, labels, _ = zip(*some, strict=True)
-            columns.append(pyarrow.record_batch([texts, labels], schema=schema))
-        table = pyarrow.Table.from_batches(columns, schema)
+        with NamedTemporaryFile(prefix="sopa_plugin-") as file:
+            with pyarrow.ipc.new_stream(file, schema) as stream:
+                while some := list(islice(examples, _PARSED_AT_ONCE)):
+                    texts, labels, _ = zip(*some, strict=True)
+                    stream.write(pyarrow.record_batch([texts, labels], schema=schema))
+            file.flush()
+            table = pyarrow.ipc.open_stream(pyarrow.memory_map(file.name)).read_all()
 
         def place(row: int) -> str:
             return next(islice(parse(), row, None)).where

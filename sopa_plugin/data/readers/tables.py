@@ -1,30 +1,26 @@
-"""Tables read by `datasets`: CSV, Parquet, what `save_to_disk` wrote, data sets of the Hub.
+"""Tables read by `datasets`: Parquet, what `save_to_disk` wrote, data sets of the Hub.
 
 Only the columns that are asked for are read, and as strings, so that `007` stays what it is.
 """
 
 from __future__ import annotations
 
-import csv
 import functools
 import glob
 import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pyarrow
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
-from sopa_plugin.data.sources import find_delimiter, read_header, read_rows
 from sopa_plugin.errors import UserError, first_line, listed
 from sopa_plugin.registry import is_hub_id
 
@@ -92,50 +88,6 @@ class Table:
         return pyarrow.chunked_array([pyarrow.array(named, pyarrow.string()).take(written.indices)])
 
 
-def csv_table(
-    path: Path,
-    delimiter: str,
-    encoding: str,
-    column_names: list[str] | None,
-    wanted: Iterable[str],
-) -> Table:
-    """A text file of rows.
-
-    Arguments:
-        delimiter: a tab, for files without quoting, or a comma, where the first rows may show that
-            semicolons or tabs part the columns.
-        column_names: the columns of a file without a header row.
-    """
-    if delimiter == ",":
-        delimiter = find_delimiter(path, encoding, column_names, wanted)
-    columns = column_names or read_header(path, delimiter, encoding)
-
-    def rows() -> Iterator[tuple[int, dict[str, str]]]:
-        return read_rows(path, delimiter, encoding, column_names)
-
-    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
-        # pandas, by which `datasets` reads rows, fills those that are too short and renames doubled
-        # columns without a word: so every row is looked at before.
-        return _load_files(
-            "csv",
-            [path],
-            names,
-            size=sum(1 for _ in rows()),
-            sep=delimiter,
-            quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-            encoding=encoding,
-            header=None if column_names else 0,
-            column_names=[name if name in names else f"{i}" for i, name in enumerate(columns)],
-            usecols=names,
-            na_filter=False,
-        )
-
-    def place(row: int) -> str:
-        return f"{path}:{next(islice(rows(), row, None))[0]}"
-
-    return Table(str(path), columns, lambda _: [pyarrow.string()], load, place)
-
-
 def parquet_table(files: Sequence[Path]) -> Table:
     """Parquet files, one after the other; columns may differ in order and width of integers."""
     schemas, size = [], 0
@@ -155,8 +107,22 @@ def parquet_table(files: Sequence[Path]) -> Table:
         return [schema.field(name).type for schema in schemas]
 
     def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+        if not size:  # which `load_dataset` refuses
+            return dict.fromkeys(names, pyarrow.chunked_array([], pyarrow.string()))
+        if any("::" in file.name for file in files):
+            raise UserError(f"{files[0]}: `datasets` cannot open a file with '::' in its name.")
         floating = {name for name in names if any(map(types.is_floating, types_of(name)))}
-        return _load_files("parquet", files, names, size, floating, columns=names)
+        data = datasets.load_dataset(
+            "parquet",
+            data_files={"train": [glob.escape(os.path.abspath(file)) for file in files]},
+            split="train",
+            columns=names,
+            features=Features(
+                {name: Value("float64" if name in floating else "string") for name in names}
+            ),
+            cache_dir=_cache_folder(),
+        )
+        return {name: data.data.column(name) for name in names}
 
     return Table(
         str(files[0]),
@@ -238,34 +204,6 @@ def reading(name: str | Path) -> Iterator[None]:
         datasets.logging.set_verbosity(verbosity)
         if not bars:
             datasets.enable_progress_bars()
-
-
-def _load_files(
-    kind: str,
-    files: Sequence[Path],
-    names: Sequence[str],
-    size: int,
-    floating: Container[str] = (),
-    **options: Any,
-) -> dict[str, ChunkedArray]:
-    """Columns of `size` rows as strings (or numbers), mapped from the cache of `datasets`."""
-    if not size:  # which `load_dataset` refuses
-        return dict.fromkeys(names, pyarrow.chunked_array([], pyarrow.string()))
-    if any("::" in file.name for file in files):
-        raise UserError(f"{files[0]}: `datasets` cannot open a file with '::' in its name.")
-    data = datasets.load_dataset(
-        kind,
-        data_files={"train": [glob.escape(os.path.abspath(file)) for file in files]},
-        split="train",
-        features=Features(
-            {name: Value("float64" if name in floating else "string") for name in names}
-        ),
-        cache_dir=_cache_folder(),
-        **options,
-    )
-    if len(data) != size:
-        raise UserError(f"{files[0]}: read as {len(data)} rows, where {size} were counted.")
-    return {name: data.data.column(name) for name in names}
 
 
 @functools.cache

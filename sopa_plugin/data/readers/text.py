@@ -19,9 +19,11 @@ from sopa_plugin.data.sources import (
     canonical_splits,
     entries,
     find_files,
-    read_json_lines,
+    format_of,
+    read_records,
     read_text,
     split_of,
+    suffix_of,
 )
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
@@ -29,8 +31,6 @@ from sopa_plugin.registry import LocalPath
 if TYPE_CHECKING:
     from sopa_plugin.data.readers.tables import Table
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-JSON_LINES = (".jsonl", ".json")
 TEXTS = (".txt", ".text", ".md", "")
 _EXPECTED = (
     "train, dev and test as .csv, .tsv or .jsonl files (also .gz), parquet files, a folder for "
@@ -123,18 +123,13 @@ class TextReader(DatasetReader):
 
     def _examples(self, source: Path | Table) -> Examples:
         if isinstance(source, Path):
-            path, suffix = source, _format(source)
+            path = source
             if path.is_dir():
                 _report_left_out(path)
                 return Examples.parsed(str(path), lambda: self._from_folder(path))
-            if suffix in JSON_LINES:
-                return Examples.parsed(str(path), lambda: self._from_json_lines(path))
-            if suffix not in DELIMITERS:
-                raise UserError(f"{source}: expected {_EXPECTED}.")
-            from sopa_plugin.data.readers.tables import csv_table
-
-            wanted = [self.text_column, self.label_column or self.text_column]
-            source = csv_table(path, DELIMITERS[suffix], self.encoding, self.column_names, wanted)
+            if format_of(path.name) not in ("csv", "tsv", "jsonl"):
+                raise UserError(f"{path}: expected {_EXPECTED}.")
+            return Examples.parsed(str(path), lambda: self._from_records(path))
         self._check_columns(source.columns, source.name)
         label = self._label(source.columns)
         columns = source.read([self.text_column], [] if label is None else [label])
@@ -161,11 +156,15 @@ class TextReader(DatasetReader):
             )
         return {split: tables[name] for split, name in self.split_names.items()}
 
-    def _from_json_lines(self, path: Path) -> Iterator[Example]:
-        for number, row in read_json_lines(path, self.encoding):
+    def _from_records(self, path: Path) -> Iterator[Example]:
+        wanted = [self.text_column, self.label_column or self.text_column]
+        columns, column = None, None
+        for number, row in read_records(path, self.encoding, self.column_names, wanted):
             where = f"{path}:{number}"
-            self._check_columns(row, where)
-            text, column = row[self.text_column], self._label(row)
+            if row.keys() != columns:  # other ones than the row before has
+                columns, column = row.keys(), self._label(row)
+                self._check_columns(row, where if format_of(path.name) == "jsonl" else str(path))
+            text = row[self.text_column]
             label = "" if column is None else label_text(row[column], where)
             if text is not None and not isinstance(text, str):
                 raise UserError(f"{where}: {self.text_column!r} is not text: {shortened(text)}.")
@@ -219,14 +218,8 @@ def _check_labels(examples: Examples) -> None:
             )
 
 
-def _format(path: Path) -> str:
-    """The suffix that says the format: `.csv` of `train.csv.gz`."""
-    name = path.name.lower()
-    return Path(name.removesuffix(".gz")).suffix
-
-
 def _is_table_file(path: Path) -> bool:
-    return path.is_file() and _format(path) in (*DELIMITERS, *JSON_LINES, ".parquet")
+    return path.is_file() and format_of(path.name) in ("csv", "tsv", "jsonl", "parquet")
 
 
 def _is_split(path: Path) -> bool:
@@ -249,7 +242,7 @@ def _labels(path: Path) -> list[Path]:
 
 
 def _is_text(path: Path) -> bool:
-    return path.is_file() and _format(path) in TEXTS and not path.name.startswith(".")
+    return path.is_file() and suffix_of(path.name) in TEXTS and not path.name.startswith(".")
 
 
 def _report_left_out(folder: Path) -> None:
