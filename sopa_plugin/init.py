@@ -310,11 +310,10 @@ def _rows(source: Path | Table, encoding: str) -> Iterator[Mapping[str, Any]]:
     from pyarrow import Table as ArrowTable
     from pyarrow import types
 
-    kinds = {name: source.types(name)[0] for name in source.columns}
     simple = [
-        name
-        for name, kind in kinds.items()
-        if types.is_integer(kind) or types.is_boolean(kind) or str(kind).endswith(_STRINGS)
+        each.name
+        for each in source.schemas[source.name]
+        if types.is_integer(each.type) or str(each.type).endswith(("bool", *_STRINGS))
     ]
     for batch in ArrowTable.from_pydict(dict(source.load(simple))).to_batches():
         yield from batch.to_pylist()

@@ -13,12 +13,12 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import datasets
 import pyarrow
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from datasets import Dataset, DatasetDict, Features, Value
 from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
 from sopa_plugin.errors import UserError, first_line, listed
@@ -34,19 +34,27 @@ class Table:
 
     Attributes:
         name: says where it is from.
-        columns: the names of all columns, read or not.
-        types: the types of one of them, in each of its files.
-        load: reads some of them, as they are or as strings.
-        place: says where a row is, counted from 0.
-        class_names: the names of each column of `ClassLabel`, in their order.
+        schemas: of each of its files, by name; columns may differ in order and width of integers.
+        load: reads some of the columns, as they are or as strings.
     """
 
     name: str
-    columns: Sequence[str]
-    types: Callable[[str], list[DataType]]
+    schemas: Mapping[str, Schema]
     load: Callable[[Sequence[str]], Mapping[str, ChunkedArray]]
-    place: Callable[[int], str]
-    class_names: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns, read or not."""
+        return list(self.schemas[self.name].names)
+
+    @property
+    def class_names(self) -> dict[str, list[str]]:
+        """The names of each column of `ClassLabel`, in their order."""
+        return _stored_class_names(self.schemas[self.name])
+
+    def place(self, row: int) -> str:
+        """Says where a row is, counted from 0."""
+        return f"{self.name}, row {row + 1}"
 
     def read(self, texts: Sequence[str], labels: Sequence[str]) -> list[ChunkedArray]:
         """Columns that must be text, then such as may be numbers too, all as strings.
@@ -55,12 +63,12 @@ class Table:
         """
         names = [*texts, *labels]
         for name in names:
-            if self.columns.count(name) != 1:
-                raise UserError(
-                    f"{self.name}: expected one column {name!r}, found {listed(self.columns)}."
-                )
-            for kind in self.types(name):
-                _check_type(kind, name in texts, f"{self.name}: {name!r}")
+            for file, schema in self.schemas.items():
+                if schema.names.count(name) != 1:
+                    raise UserError(
+                        f"{file}: expected one column {name!r}, found {listed(schema.names)}."
+                    )
+                _check_type(schema.field(name).type, name in texts, f"{self.name}: {name!r}")
         with reading(self.name):
             loaded = self.load(names)
             columns = {}
@@ -89,49 +97,39 @@ class Table:
 
 
 def parquet_table(files: Sequence[Path]) -> Table:
-    """Parquet files, one after the other; columns may differ in order and width of integers."""
-    schemas, size = [], 0
+    """Parquet files, one after the other."""
+    schemas, size = {}, 0
     for file in files:
         with reading(file):
             metadata = parquet.read_metadata(file)
-            schemas.append(metadata.schema.to_arrow_schema())
+            schemas[str(file)] = metadata.schema.to_arrow_schema()
             size += metadata.num_rows
-    class_names = _stored_class_names(schemas[0])
-    if any(_stored_class_names(schema) != class_names for schema in schemas):
+    first, *others = map(_stored_class_names, schemas.values())
+    if any(each != first for each in others):
         raise UserError(f"{files[0].parent}: its shards name the classes differently.")
-
-    def types_of(name: str) -> list[DataType]:
-        for file, schema in zip(files, schemas, strict=True):
-            if schema.names.count(name) != 1:
-                raise UserError(f"{file}: expected one column {name!r}, as {files[0].name} has.")
-        return [schema.field(name).type for schema in schemas]
 
     def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
         if not size:  # which `load_dataset` refuses
             return dict.fromkeys(names, pyarrow.chunked_array([], pyarrow.string()))
         if any("::" in file.name for file in files):
             raise UserError(f"{files[0]}: `datasets` cannot open a file with '::' in its name.")
-        floating = {name for name in names if any(map(types.is_floating, types_of(name)))}
+        kinds = {name: [each.field(name).type for each in schemas.values()] for name in names}
         data = datasets.load_dataset(
             "parquet",
             data_files={"train": [glob.escape(os.path.abspath(file)) for file in files]},
             split="train",
             columns=names,
             features=Features(
-                {name: Value("float64" if name in floating else "string") for name in names}
+                {
+                    name: Value("float64" if any(map(types.is_floating, each)) else "string")
+                    for name, each in kinds.items()
+                }
             ),
             cache_dir=_cache_folder(),
         )
         return {name: data.data.column(name) for name in names}
 
-    return Table(
-        str(files[0]),
-        schemas[0].names,
-        types_of,
-        load,
-        lambda row: f"{files[0]}, row {row + 1}",
-        class_names,
-    )
+    return Table(str(files[0]), schemas, load)
 
 
 def loaded_table(name: str, data: Dataset) -> Table:
@@ -141,20 +139,7 @@ def loaded_table(name: str, data: Dataset) -> Table:
         chosen = data.select_columns(list(names)).flatten_indices().data
         return {each: chosen.column(each) for each in names}
 
-    class_names = {
-        column: list(feature.names)
-        for column, feature in data.features.items()
-        if isinstance(feature, ClassLabel)
-    }
-    schema = data.features.arrow_schema
-    return Table(
-        name,
-        data.column_names,
-        lambda column: [schema.field(column).type],
-        load,
-        lambda row: f"{name}, row {row + 1}",
-        class_names,
-    )
+    return Table(name, {name: data.features.arrow_schema}, load)
 
 
 def load_stored(folder: Path) -> dict[str, Table]:
