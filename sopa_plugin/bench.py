@@ -9,8 +9,7 @@ from sopa_plugin.cli import make_parser, run_command, whole_number
 from sopa_plugin.errors import UserError
 
 SECTIONS = (
-    "training", "encoders", "kernel", "prediction", "reading", "epoch", "memory", "growth", "scale",
-    "gpu",
+    "training", "kernel", "prediction", "reading", "epoch", "memory", "growth", "scale", "gpu",
 )  # fmt: skip
 
 

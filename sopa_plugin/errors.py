@@ -6,7 +6,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 HUB_HELP = (
@@ -84,6 +84,12 @@ def brief(message: str) -> str:
     if len(lines) > _MOST_LINES:
         shown.append(f"... and {len(lines) - _MOST_LINES} more lines")
     return "\n".join(shown)
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first row is its head. What is in a field is not taken for its end."""
+    head, *lines = (" | ".join(each.replace("|", r"\|") for each in row) for row in rows)
+    return "\n".join(f"| {each} |" for each in [head, " | ".join(["---"] * len(rows[0])), *lines])
 
 
 def visible(text: str, keep: str = "") -> str:

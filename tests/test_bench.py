@@ -20,8 +20,6 @@ from sopa_plugin.errors import UserError
 TITLES = {
     "Training step, sentences of like length together",
     "Training step, sentences in random order",
-    "Encoder, forward",
-    "Encoder, forward and backward",
     "Kernel, forward",
     "Prediction from raw text",
     "Reading a model",

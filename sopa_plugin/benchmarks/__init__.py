@@ -15,22 +15,14 @@ import torch
 from sopa_plugin import __version__
 from sopa_plugin.benchmarks.growth import check_picture, growth, memory, scale
 from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report, use_threads
-from sopa_plugin.benchmarks.sections import (
-    encoders,
-    epoch,
-    gpu,
-    kernel,
-    prediction,
-    reading,
-    training,
-)
+from sopa_plugin.benchmarks.sections import epoch, gpu, kernel, prediction, reading, training
 from sopa_plugin.benchmarks.workload import TRAIN, make_workload
 
 logger = logging.getLogger(__name__)
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {
     each.__name__: each
-    for each in (training, encoders, kernel, prediction, reading, epoch, memory, growth, scale, gpu)
+    for each in (training, kernel, prediction, reading, epoch, memory, growth, scale, gpu)
 }
 
 

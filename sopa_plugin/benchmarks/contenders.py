@@ -49,21 +49,8 @@ class Bilstm(nn.Module):
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Document vectors; with sentences of like length, packing would only cost."""
-        return _average(self.lstm(tokens)[0], mask)
-
-
-class Average(nn.Module):
-    """A deep averaging network of one layer: the average of word vectors, 100 hidden units."""
-
-    output_dim = HIDDEN
-
-    def __init__(self, input_dim: int) -> None:
-        super().__init__()
-        self.layer = nn.Linear(input_dim, HIDDEN)
-
-    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Document vectors."""
-        return self.layer(_average(tokens, mask)).relu()  # type: ignore[no-any-return]
+        real = mask[:, :, None].to(tokens.dtype)
+        return (self.lstm(tokens)[0] * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # type: ignore[no-any-return]
 
 
 class ReferenceLoop(nn.Module):
@@ -92,11 +79,6 @@ class ReferenceLoop(nn.Module):
         return encoder.document_vector(best, tokens.dtype)  # type: ignore[no-any-return]
 
 
-def _average(tokens: Tensor, mask: Tensor) -> Tensor:
-    real = mask[:, :, None].to(tokens.dtype)
-    return (tokens * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
-
-
 class Contender(nn.Module):
     """A classifier of padded batches over frozen word vectors.
 
@@ -109,7 +91,7 @@ class Contender(nn.Module):
     def __init__(
         self,
         vectors: Tensor,
-        encoder: Convolution | Bilstm | Average | ReferenceLoop,
+        encoder: Convolution | Bilstm | ReferenceLoop,
         head: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -133,7 +115,6 @@ def contenders(model: TextClassifier) -> dict[str, Contender]:
         REFERENCE: Contender(vectors, ReferenceLoop(encoder), model.head),
         CONVOLUTION: Contender(vectors, Convolution(dim)),
         BILSTM: Contender(vectors, Bilstm(dim)),
-        "average of vectors + layer": Contender(vectors, Average(dim)),
     }
 
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from sopa_plugin.benchmarks.workload import Workload
+from sopa_plugin.errors import markdown_table
 
 OURS = "soft patterns"
 Work = Callable[[], object]
@@ -62,13 +63,11 @@ class Table:
     note: str = ""
 
     def __str__(self) -> str:
-        columns = list(self.rows[0])
-        cells = [columns, ["---"] * len(columns)]
+        cells = [list(self.rows[0])]
         for row in self.rows:
-            values = (row.get(column, "") for column in columns)
+            values = (row.get(column, "") for column in cells[0])
             cells.append([f"{each:,}" if isinstance(each, int) else str(each) for each in values])
-        head = [f"### {self.title}", "", *([self.note, ""] if self.note else [])]
-        return "\n".join(head + [f"| {' | '.join(each)} |" for each in cells])
+        return "\n\n".join(filter(None, [f"### {self.title}", self.note, markdown_table(cells)]))
 
 
 @dataclass(frozen=True)

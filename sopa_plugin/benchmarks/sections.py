@@ -1,4 +1,4 @@
-"""What is measured of training, encoding, predicting and reading."""
+"""What is measured of training, matching, predicting and reading."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ from torch import Tensor
 from sopa_plugin.benchmarks.contenders import (
     BILSTM,
     CONVOLUTION,
-    FILTERS,
-    HIDDEN,
     LEARNING_RATE,
     REFERENCE,
-    WINDOW,
     Contender,
     Convolution,
     Trained,
@@ -31,7 +28,7 @@ from sopa_plugin.benchmarks.contenders import (
 from sopa_plugin.benchmarks.measuring import OURS, Bench, Spread, Table, Target, Work, interleave
 from sopa_plugin.benchmarks.workload import DIM, LABELS, PATTERNS, Workload
 from sopa_plugin.data.stream import Lines
-from sopa_plugin.encoders import PackedSeq2VecEncoder, Seq2VecEncoder, SopaEncoder
+from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.models import TextClassifier
 from sopa_plugin.registry import Lazy
@@ -116,43 +113,6 @@ class Inputs:
             ids = packed["token_ids"]
             self.packed.append((vectors(ids, ids), packed["index"], packed["offsets"]))
             self.padded.append((vectors(padded["input_ids"], ids), padded["attention_mask"]))
-
-
-def encoders(bench: Bench) -> None:
-    """This library's encoders from token vectors: forward alone, then with the backward pass."""
-    inputs = Inputs(bench)
-
-    def encode(params: dict[str, Any], packed: bool = True) -> Callable[[], list[Tensor]]:
-        encoder = Seq2VecEncoder.from_params(params, input_dim=DIM)
-        if packed and isinstance(encoder, PackedSeq2VecEncoder):
-            run: Callable[..., Tensor] = encoder.forward_packed
-            return lambda: [run(*batch) for batch in inputs.packed]
-        return lambda: [encoder(*batch) for batch in inputs.padded]
-
-    def with_backward(encode: Callable[[], list[Tensor]]) -> Work:
-        def work() -> None:
-            for vectors in encode():
-                if vectors.requires_grad:  # not an average: it has nothing to learn
-                    vectors.sum().backward()
-
-        return work
-
-    patterns = {"type": "sopa", "patterns": PATTERNS}
-    passes = {
-        OURS: encode(patterns),
-        "cnn": encode({"type": "cnn", "num_filters": FILTERS, "window_sizes": [WINDOW]}),
-        "bilstm": encode({"type": "bilstm", "hidden_dim": HIDDEN}),
-        "dan": encode({"type": "dan"}),
-        f"{OURS}, padded batch": encode(patterns, packed=False),
-    }
-    note = (
-        "From vectors looked up before to document vectors. Soft patterns get distinct rows and an "
-        "index, as in training; given a padded batch, they have to score every token."
-    )
-    forward = {name: torch.no_grad()(each) for name, each in passes.items()}
-    bench.compare("Encoder, forward", forward, "batch", len(inputs.packed), note=note)
-    both = {name: with_backward(each) for name, each in passes.items()}
-    bench.compare("Encoder, forward and backward", both, "batch", len(inputs.packed))
 
 
 def kernel(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from sopa_plugin.comparisons.runner import CellRuns
 from sopa_plugin.comparisons.study import Study
 from sopa_plugin.comparisons.summary import RESAMPLES, CellSummary, summarize, too_small
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.errors import UserError, require
+from sopa_plugin.errors import UserError, markdown_table, require
 from sopa_plugin.files import write_file
 from sopa_plugin.registry import build
 
@@ -234,24 +234,17 @@ def _warnings(description: Description, cells: Sequence[CellRuns]) -> Iterator[s
         yield f"Left open, for want of training examples: {left_open}."
 
 
-def _lines(
-    rows: Rows, escape: Callable[[str], str], between: str, bold: str, dagger: str
-) -> list[str]:
-    """The rows of a table, the best in bold and a dagger at what differs from the reference."""
+def _marked(rows: Rows, bold: str, dagger: str) -> list[list[str]]:
+    """The fields of a table, the best in bold and a dagger at what differs from the reference."""
     return [
-        between.join(
-            (bold.format(escape(text)) if best else escape(text)) + (dagger if differs else "")
-            for text, best, differs in row
-        )
+        [(bold if best else "{}").format(text) + dagger * differs for text, best, differs in row]
         for row in rows
     ]
 
 
 def markdown(rows: Rows) -> str:
     """A table, with a dagger at what differs from the reference."""
-    lines = _lines(rows, lambda text: text.replace("|", r"\|"), " | ", "**{}**", " †")
-    lines.insert(1, " | ".join(["---"] * len(rows[0])))
-    return "\n".join(f"| {each} |" for each in lines)
+    return markdown_table(_marked(rows, "**{}**", " †"))
 
 
 _LATEX = str.maketrans(
@@ -270,10 +263,9 @@ _LATEX = str.maketrans(
 
 def latex(rows: Rows) -> str:
     """A `tabular` with rules of the package booktabs."""
-    lines = _lines(
-        rows, lambda text: text.translate(_LATEX), " & ", r"\textbf{{{}}}", r"$^\dagger$"
-    )
-    head, *others = (rf"{each} \\" for each in lines)
+    escaped = [[each._replace(text=each.text.translate(_LATEX)) for each in row] for row in rows]
+    fields = _marked(escaped, r"\textbf{{{}}}", r"$^\dagger$")
+    head, *others = (rf"{' & '.join(each)} \\" for each in fields)
     begin = rf"\begin{{tabular}}{{@{{}}{'l' * len(rows[0])}@{{}}}}"
     parts = [begin, r"\toprule", head, r"\midrule", *others, r"\bottomrule", r"\end{tabular}"]
     return "\n".join(parts) + "\n"
@@ -310,9 +302,8 @@ def write_search_report(study: Study, folder: Path) -> None:
         )
         told = {"number": trial.number, "state": state, "value": value, "parameters": trial.params}
         plain.append({**told, **metrics, **known})
-    table = markdown([[Entry(each) for each in row] for row in rows])
     write_file(folder / "best.json", json.dumps(complete[0].user_attrs["config"], indent=2) + "\n")
-    write_file(folder / "trials.md", table + "\n")
+    write_file(folder / "trials.md", markdown_table(rows) + "\n")
     write_file(folder / "trials.json", json.dumps(plain, indent=1))
     _draw_search(study, folder)
 
