@@ -30,8 +30,8 @@ ORDER = [
     {"__main__"},
 ]
 """Rooms, lowest first: one imports from those of sets before its own."""
-FREE = {"", "matcher"}
-"""The package itself, and the former name of `compiled`."""
+FREE = {""}
+"""The package itself."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -103,7 +103,7 @@ def _spelt(text: Text, encoding: Encoding) -> list[str]:
 
 
 class RuleTokenizer(OpenVocabularyTokenizer):
-    """Its former name, by which it stands in saved models; kept for one release."""
+    """Its name in models that version 0.1 saved."""
 
 
 def with_unknown_words(

@@ -325,8 +325,6 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         with self._evaluating():
             return compiling.compiled(self)
 
-    to_matcher = to_compiled  # its former name, kept for one release
-
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """As in transformers, with the tokenizer where the model has it."""
         super().save_pretrained(save_directory, *args, **kwargs)

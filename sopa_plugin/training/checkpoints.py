@@ -97,11 +97,9 @@ class Checkpoints:
             content = path.read_bytes()
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-        data, separator, digest = content.rpartition(_DIGEST)
-        if not separator:  # as version 0.1 wrote them
-            data = content
+        data, _, digest = content.rpartition(_DIGEST)
         try:
-            if separator and hashlib.sha256(data).hexdigest().encode() != digest:
+            if hashlib.sha256(data).hexdigest().encode() != digest:
                 raise ValueError("its digest is another")
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             if not {"weights", "progress", "random", "identity"} <= state.keys():

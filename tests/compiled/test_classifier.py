@@ -335,16 +335,6 @@ def test_a_semiring_of_ones_own_says_why_not() -> None:
     assert "semiring" in str(build_sopa(semiring="my_max").reason_not_compiled())
 
 
-def test_the_former_names_still_serve(tmp_path: Path) -> None:
-    from sopa_plugin.matcher import load_matcher
-
-    model = build()
-    model.save(tmp_path)
-    loaded = load_matcher(tmp_path)
-    assert loaded is not None
-    assert loaded.predict(texts()) == model.to_matcher().predict(texts())
-
-
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere: no such folder"):
         load_compiled(tmp_path / "nowhere")

@@ -237,9 +237,6 @@ def test_no_damaged_checkpoint_is_gone_on_from(config: Config, tmp_path: Path) -
         flipped = bytearray(whole)
         flipped[place] ^= 1 << int(random.integers(8))
         checkpoint.write_bytes(flipped)
-        if place >= len(whole) - 75 and b"\nSHA-256: " not in flipped:
-            assert load(checkpoint.name)  # what tells it from those of version 0.1 is damaged alone
-            continue
         with pytest.raises(UserError, match=f"{checkpoint.name}: damaged"):
             load(checkpoint.name)
     with pytest.raises(UserError, match=rf"{checkpoint.name}: damaged .*delete it to recover"):
@@ -284,17 +281,6 @@ def test_a_checkpoint_is_data_and_no_code(
         with pytest.raises(UserError, match=message):
             run_experiment(config(), run, recover=True)
     assert not (tmp_path / "planted").exists()
-
-
-def test_checkpoints_of_version_0_1_are_gone_on_from(config: Config, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    stopped(config(), run)
-    (checkpoint,) = (run / "checkpoints").iterdir()
-    content = checkpoint.read_bytes()
-    checkpoint.write_bytes(content[: content.rindex(b"\nSHA-256: ")])  # they had no digest
-    run_experiment(config(), run, recover=True)
-    run_experiment(config(), tmp_path / "whole")
-    assert_same_run(run, tmp_path / "whole")
 
 
 def test_nothing_is_written_or_deleted_behind_a_link(config: Config, tmp_path: Path) -> None:
