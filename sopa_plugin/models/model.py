@@ -162,17 +162,19 @@ def _check_attention(config: Any, file: Path) -> None:
 
 
 @contextmanager
-def fitting_together(folder: Path) -> Iterator[None]:
-    """Makes a `UserError` of whatever a model's files make go wrong that do not fit together."""
+def fitting_together(
+    folder: Path, what: str = "the files of the model do not fit together, or are damaged"
+) -> Iterator[None]:
+    """Makes a `UserError` that names the folder of whatever a model's files make go wrong."""
     try:
         yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"{folder}: the files of the model do not fit together, or are damaged "
-            f"({type(error).__name__}: {first_line(error)})"
-        ) from error
+    except UserError as error:
+        if str(folder) in str(error):
+            raise
+        raise UserError(f"{folder}: {error}") from error
+    except Exception as error:  # whatever damaged files make a library raise
+        found = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(f"{folder}: {what} ({found})") from error
 
 
 def note_files(folder: Path, tokenizer_files: Iterable[str]) -> None:
@@ -199,16 +201,10 @@ def check_weights(config: Any, folder: Path, where: str) -> None:
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer that was saved in a model's folder; raises `UserError` for a damaged one."""
     read_json(folder / "tokenizer_config.json", "what a tokenizer was saved with")
-    try:
+    with fitting_together(folder, "the tokenizer cannot be read"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         # settings are looked at only now
         bounded(lambda some: tokenizer(some, verbose=False), ["a 1 \ufffc", ""])
-        return tokenizer
-    except UserError as error:
-        raise UserError(f"{folder}: {error}") from error
-    except Exception as error:  # whatever a damaged file makes the library raise
-        raise UserError(
-            f"{folder}: the tokenizer cannot be read ({type(error).__name__}: {first_line(error)})"
-        ) from error
+    return tokenizer

@@ -36,7 +36,7 @@ from sopa_plugin.encoders import (
     encode_packed,
     offsets_of,
 )
-from sopa_plugin.errors import UserError, first_line
+from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models import compiling
 from sopa_plugin.models.model import (
@@ -383,15 +383,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         config = read_config(folder)
         for name in ("embedder", "encoder", "head", "num_labels"):
             check_weights(config.get(name), folder, name)
-        try:
-            with _no_progress_bar():
-                model, found = cls.from_pretrained(folder, output_loading_info=True)
-        except UserError:
-            raise
-        except Exception as error:  # whatever a damaged file makes transformers raise
-            raise UserError(
-                f"{folder}: the model cannot be read ({type(error).__name__}: {error})"
-            ) from error
+        with fitting_together(folder, "the model cannot be read"), _no_progress_bar():
+            model, found = cls.from_pretrained(folder, output_loading_info=True)
         missing, unknown = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
         if missing or unknown:
             raise UserError(
@@ -400,8 +393,9 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 "another version of the code may have saved them: train the model again"
             )
         model.tokenizer = load_tokenizer(folder)
-        last = max(model.tokenizer.get_vocab().values(), default=0)
-        try:
+        unfit = "a word of the tokenizer has no vector: they do not fit together"
+        with fitting_together(folder, unfit):
+            last = max(model.tokenizer.get_vocab().values(), default=0)
             model.word_vectors(torch.tensor([[last]]))  # contextual ones take documents
             if isinstance(model.tokenizer, OpenVocabularyTokenizer):
                 entries = torch.tensor(model.tokenizer.by_answers.entries())
@@ -411,11 +405,6 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             for part in model.modules():
                 if isinstance(part, OwnRows):
                     part.check_places()
-        except (IndexError, RuntimeError, ValueError) as error:
-            raise UserError(
-                f"{folder}: a word of the tokenizer, of which the last is {last}, has no vector "
-                f"({first_line(error)}); they do not fit together"
-            ) from None
         with fitting_together(folder):
             model.log_probabilities(["a 1 \ufffc", ""])  # of a config much is looked at only now
         return model  # type: ignore[no-any-return]
