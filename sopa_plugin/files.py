@@ -7,8 +7,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -121,6 +122,22 @@ def parse_json(text: str) -> Any:
         if (depth := depth + 1) > DEEPEST:
             raise ValueError(f"nested more than {DEEPEST} levels deep")
     return value
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: data classes as objects, sets sorted, tuples as lists.
+
+    Numbers that are not finite become null.
+    """
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return plain({each.name: getattr(value, each.name) for each in fields(value)})
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, Set)):
+        return [plain(each) for each in (sorted(value) if isinstance(value, Set) else value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _items(value: Any) -> Iterable[Any]:

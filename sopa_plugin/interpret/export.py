@@ -33,8 +33,8 @@ from sopa_plugin.interpret.runs import RunReader
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.rules import Rule, Rules
 from sopa_plugin.rules.automaton import DoesNotFit, HardPattern, Item, fit
+from sopa_plugin.rules.dialects import SYMBOLS, is_plain
 from sopa_plugin.rules.matching import RuleMatcher
-from sopa_plugin.rules.rule import SYMBOLS, is_plain
 from sopa_plugin.rules.start import patterns_of
 from sopa_plugin.rules.tokens import ANY, END, START, Condition, TokenTest, one_of
 from sopa_plugin.wfsa import Arcs, document_scores

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sopa_plugin.rules.tokens import ANY, TokenTest
+
+if TYPE_CHECKING:
+    from sopa_plugin.wfsa import Layout
 
 MOST_PATTERNS = 64
 """Patterns of one rule; more are refused."""
@@ -50,17 +53,16 @@ class HardPattern:
         """What its arcs and loops ask of tokens."""
         return (test for test in (*self.main_path, *self.loops) if test)
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "main_path": [arc and arc.to_json() for arc in self.main_path],
-            "epsilons": list(self.epsilons),
-            "loops": [loop and loop.to_json() for loop in self.loops],
-        }
+    def arcs_in(self, layout: Layout, number: int) -> Iterator[tuple[int, TokenTest | None, bool]]:
+        """Its arcs as pattern `number` of a layout: column, what it consumes, whether it loops."""
+        for blocks, tests in ((layout.main_path, self.main_path), (layout.loops, self.loops)):
+            for block, test in zip(blocks, tests, strict=False):
+                if block is not None:  # START and END have no loops
+                    yield block.origin + number, test, tests is self.loops
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> HardPattern:
-        """What `to_json` wrote; raises `ValueError` for what it would not have written."""
+        """What `plain` made of one; raises `ValueError` for what it would not have made."""
         main_path, loops = (
             tuple(each and TokenTest.from_json(each) for each in given[key])
             for key in ("main_path", "loops")

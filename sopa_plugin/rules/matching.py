@@ -93,19 +93,9 @@ def _arcs(
     epsilon = torch.zeros(layout.num_epsilons)
     tests: dict[TokenTest, int] = {}
     for number, pattern in enumerate(patterns):
-        arcs = zip(
-            (*layout.main_path, *layout.loops),
-            (*pattern.main_path, *_padding(layout, pattern), *pattern.loops),
-            strict=False,
-        )
-        for block, test in arcs:
-            if block is not None and test is not None:
-                columns[block.origin + number] = tests.setdefault(test, len(tests))
+        for column, test, _ in pattern.arcs_in(layout, number):
+            if test is not None:
+                columns[column] = tests.setdefault(test, len(tests))
         for block, skips in zip(layout.epsilon_arcs, pattern.epsilons, strict=False):
             epsilon[block.origin + number] = float(skips)
     return list(tests), columns, epsilon
-
-
-def _padding(layout: Layout, pattern: HardPattern) -> tuple[None, ...]:
-    """Main-path arcs that longer patterns have beside it."""
-    return (None,) * (len(layout.main_path) - len(pattern.main_path))

@@ -112,18 +112,12 @@ def start_patterns(encoder: SopaEncoder, rules: Rules) -> None:
     arcs.weight[:, -len(tests) :] = 0
     places = [place for place, rule in enumerate(encoder.rules) if rule]
     for place, (_, pattern) in zip(places, patterns_of(rules), strict=True):
-        for blocks, asked, strength in (
-            (layout.main_path, pattern.main_path, WORD),
-            (layout.loops, pattern.loops, LOOP),
-        ):
-            for block, test in zip(blocks, asked, strict=False):
-                if block is None:  # START and END have no loops
-                    continue
-                arc = block.origin + place
-                arcs.weight[arc] = 0
-                arcs.bias[arc] = -LOOP if test is None else -strength
-                if test is not None:
-                    arcs.weight[arc, -tests[test]] = 2 * strength
+        for arc, test, loops in pattern.arcs_in(layout, place):
+            strength = LOOP if loops or test is None else WORD
+            arcs.weight[arc] = 0
+            arcs.bias[arc] = -strength
+            if test is not None:
+                arcs.weight[arc, -tests[test]] = 2 * strength
         for block, skips in zip(layout.epsilon_arcs, pattern.epsilons, strict=False):
             arcs.epsilon[block.origin + place] = LOOP if skips else -LOOP
 

@@ -126,17 +126,9 @@ class TokenTest:
             return False
         return all(each.holds(word) for each in self.conditions) is not self.negated
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        conditions = [
-            [attribute, relation, sorted(value) if isinstance(value, frozenset) else value]
-            for attribute, relation, value in self.conditions
-        ]
-        return {"conditions": conditions, "negated": self.negated, "anchor": self.anchor}
-
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> TokenTest:
-        """What `to_json` wrote; raises `ValueError` for what it would not have written."""
+        """What `plain` made of one; raises `ValueError` for what it would not have made."""
         found: list[Condition] = []
         for attribute, relation, value in given["conditions"]:
             values = {"IN": value} if relation == "REGEX" else value

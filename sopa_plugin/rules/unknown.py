@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.data.ngrams import MOST_NGRAMS, NewWords, character_ngrams
+from sopa_plugin.files import plain
 from sopa_plugin.rules.tokens import TokenTest
 
 MOST_OPEN = 8
@@ -158,7 +159,7 @@ class UnknownWords:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        tests = [test.to_json() for test in self.questions.tests]
+        tests = plain(self.questions.tests)
         return {"tests": tests, "rows": self.rows, "ngram_buckets": self.ngram_buckets}
 
     @classmethod
