@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from shutil import get_terminal_size
-from typing import Any, ClassVar
 
+from sopa_plugin.errors import visible
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.markup import (
     Picture,
@@ -19,10 +19,9 @@ from sopa_plugin.interpret.markup import (
     shorten,
     state_name,
     text_width,
-    visible,
     wrap,
 )
-from sopa_plugin.interpret.match import Match, finite
+from sopa_plugin.interpret.match import Match
 
 CELL, ROW, SIZE, LEFT, MARGIN, LETTERS = 34.0, 26.0, 12.0, 64.0, 12.0, 16
 
@@ -44,7 +43,8 @@ class StateActivations(Explanation):
         match: the document's best match, None where there is none.
     """
 
-    template: ClassVar[str] = "activations.html"
+    template = "activations.html"
+    told = "pattern", "tokens", "values", "match"
 
     pattern: str
     tokens: tuple[str, ...]
@@ -71,15 +71,7 @@ class StateActivations(Explanation):
                 found.append((position, step.reaches, step.position is not None))
         return found
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "pattern": self.pattern,
-            "tokens": list(self.tokens),
-            "values": [[finite(value) for value in row] for row in self.values],
-            "match": self.match.to_dict() if self.match else None,
-        }
-
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """States down, tokens across; brackets around the best path."""
         values = [value for row in self.values for value in row if math.isfinite(value)]
         low, high = min([0.0, *values]), max([1e-9, *values])
@@ -100,7 +92,7 @@ class StateActivations(Explanation):
                 name = state_name(state, self.num_states)
                 lines.append(f"{name:>5}  " + " ".join(map(str.ljust, cells, widths)).rstrip())
             parts.append("\n".join(lines))
-        return paint(f"Pattern {self.pattern}", "strong", color) + "\n" + "\n\n".join(parts)
+        return paint(f"Pattern {self.pattern}", "strong") + "\n" + "\n\n".join(parts)
 
     def to_svg(self) -> str:
         """States over tokens, darker where a state is more active, the best path outlined."""

@@ -11,20 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sopa_plugin.errors import visible
+from sopa_plugin.files import plain
+from sopa_plugin.interpret.explanation import Told
 from sopa_plugin.interpret.markup import (
     Picture,
-    columns,
+    aligned,
     fold,
     number,
-    padded,
     percent,
     render,
     shorten,
     state_name,
     text_width,
-    visible,
 )
-from sopa_plugin.interpret.match import finite
 from sopa_plugin.interpret.subject import Subject
 from sopa_plugin.wfsa import ArcEncoding, Layout
 
@@ -39,7 +39,7 @@ RADIUS, END, SIZE, LINE, LOOP_HEIGHT, MARGIN = 19.0, 26.0, 12.0, 15.0, 44.0, 14.
 
 
 @dataclass(frozen=True)
-class ArcReading:
+class ArcReading(Told):
     """One arc read as a word or a wildcard (paper, section 3.1, "Words vs. wildcards").
 
     Arguments:
@@ -63,12 +63,14 @@ class ArcReading:
     consumed: tuple[tuple[str, int], ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The arc as plain values."""
         values: dict[str, Any] = {"arc": self.arc, "state": self.state}
         if self.arc == "epsilon":
-            return values | {"score": finite(self.bias)}
-        words = [{"word": word, "score": finite(score)} for word, score in self.words]
-        return values | {"bias": finite(self.bias), "wildcard": self.wildcard, "words": words}
+            values["score"] = self.bias
+        else:
+            words = [{"word": word, "score": score} for word, score in self.words]
+            values |= {"bias": self.bias, "wildcard": self.wildcard, "words": words}
+        found: dict[str, Any] = plain(values)
+        return found
 
     def cells(self, num_states: int) -> tuple[str, str, str, str, str]:
         """In words: where it leads, bias, wildcard, what it consumed, the vocabulary's nearest."""
@@ -96,11 +98,10 @@ class ArcReading:
 
 def arcs_text(arcs: Sequence[ArcReading], num_states: int) -> list[str]:
     """The arcs for a terminal: a line each, and below it its words."""
+    cells = [[visible(cell) for cell in arc.cells(num_states)] for arc in arcs]
     lines = []
-    rows = [[visible(cell) for cell in arc.cells(num_states)] for arc in arcs]
-    wide = [max(map(columns, cells)) for cells in zip(*rows, strict=True)][:3]
-    for way, bias, wildcard, consumed, words in rows:
-        lines.append("  " + "  ".join(map(padded, (way, bias, wildcard), wide)).rstrip())
+    for line, (*_, consumed, words) in zip(aligned([row[:3] for row in cells]), cells, strict=True):
+        lines.append(line)
         lines += [fold(f"    consumed: {consumed}", 6)] * bool(consumed)
         lines += [fold(f"    nearest: {words}", 6)] * bool(words)
     return lines

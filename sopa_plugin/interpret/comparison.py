@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, visible
+from sopa_plugin.files import plain
 from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
-from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.explanation import Explanation, Told
 from sopa_plugin.interpret.markup import (
     SHOWN,
+    aligned,
     columns,
     fold,
-    padded,
     paint,
     percent,
     side,
     signed,
-    visible,
 )
 from sopa_plugin.interpret.patterns import PatternReading
 from sopa_plugin.interpret.subject import ModelSubject
@@ -36,7 +36,8 @@ Way = tuple[str | None, str, str]
 """A document's own label, None where it has none, and those that the two models give it."""
 
 
-class Flip(NamedTuple):
+@dataclass(frozen=True)
+class Flip(Told):
     """A document to which two models give different labels, with why each gives its own."""
 
     text: str
@@ -49,32 +50,40 @@ class Flip(NamedTuple):
         return self.before.gold, self.before.predicted, self.after.predicted
 
     def to_dict(self) -> dict[str, Any]:
-        """The flip as plain values."""
         gold, before, after = self.way
         sides = {"before": self.before, "after": self.after}
-        return {
-            "document": self.before.document,
-            "text": self.text,
-            "gold": gold,
-            "before": before,
-            "after": after,
-            "probabilities": {name: each.probabilities for name, each in sides.items()},
-            "phrases": {
-                name: [item.to_dict() for item in each.reasons] for name, each in sides.items()
-            },
-        }
+        found: dict[str, Any] = plain(
+            {
+                "document": self.before.document,
+                "text": self.text,
+                "gold": gold,
+                "before": before,
+                "after": after,
+                "probabilities": {name: each.probabilities for name, each in sides.items()},
+                "phrases": {name: each.reasons for name, each in sides.items()},
+            }
+        )
+        return found
 
 
-class PatternPair(NamedTuple):
+@dataclass(frozen=True)
+class PatternPair(Told):
     """A pattern of one model and that of the other which has its name and its length.
 
     `agreement` is the correlation of their numbers in the document vectors, over all documents;
     None where one is constant.
     """
 
+    told = "pattern", "agreement", "before", "after"
+
     before: PatternReading
     after: PatternReading
     agreement: float | None
+
+    @property
+    def pattern(self) -> str:
+        """The name of both."""
+        return self.before.name
 
     @property
     def change(self) -> float:
@@ -102,11 +111,6 @@ class PatternPair(NamedTuple):
         agreement = "–" if self.agreement is None else signed(self.agreement)
         return agreement, *(a if a == b else f"{a} → {b}" for a, b in found)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The pair as plain values."""
-        sides = {"before": self.before.to_dict(), "after": self.after.to_dict()}
-        return {"pattern": self.before.name, "agreement": self.agreement, **sides}
-
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Explanation):
@@ -117,18 +121,21 @@ class Comparison(Explanation):
         split: of which set the documents are; figures are called after it (`dev_accuracy`).
         before, after: figures of the one and the other; without labels, how many documents.
         changed: the documents whose label differs.
-        pairs: patterns of the same name and length, those first whose effects differ most.
+        patterns: those of the same name and length, those first whose effects differ most.
         alone: names of the patterns that only the one or only the other has.
     """
 
-    template: ClassVar[str] = "comparison.html"
+    template = "comparison.html"
+    told: ClassVar[tuple[str, ...]] = (
+        "names", "split", "before", "after", "changed", "patterns", "alone",
+    )  # fmt: skip
 
     names: tuple[str, str]
     split: str
     before: dict[str, Any]
     after: dict[str, Any]
     changed: tuple[Flip, ...]
-    pairs: tuple[PatternPair, ...]
+    patterns: tuple[PatternPair, ...]
     alone: tuple[tuple[str, ...], tuple[str, ...]]
 
     @property
@@ -167,59 +174,47 @@ class Comparison(Explanation):
     @property
     def differing(self) -> tuple[PatternPair, ...]:
         """The pairs of patterns that differ."""
-        return tuple(pair for pair in self.pairs if pair.differs)
+        return tuple(pair for pair in self.patterns if pair.differs)
 
     @property
     def about_pairs(self) -> str:
         """How many patterns correspond, and how many of these differ."""
-        told = f"{len(self.pairs)} patterns correspond by name and length"
+        told = f"{len(self.patterns)} patterns correspond by name and length"
         told += f", {len(self.differing)} of them differ"
         for name, alone in zip(self.names, self.alone, strict=True):
             told += f"; {name} alone has {len(alone)}" if alone else ""
         return told
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "names": list(self.names),
-            "split": self.split,
-            "before": self.before,
-            "after": self.after,
-            "changed": [flip.to_dict() for flip in self.changed],
-            "patterns": [pair.to_dict() for pair in self.pairs],
-            "alone": [list(each) for each in self.alone],
-        }
-
-    def to_text(self, color: bool = False) -> str:
-        lines = [paint(visible(self.title), "strong", color)]
+    def painted(self) -> str:
+        lines = [paint(visible(self.title), "strong")]
         for name, (one, two) in self.figures.items():
             lines.append(f"{name:>14}  {one:.4f} -> {two:.4f}  ({signed(two - one, 4)})")
         lines.append(self.about_flips)
         for (gold, before, after), count in self.directions:
             way = f"{visible(before)} -> {visible(after)}"
             way += f", labelled {visible(gold)}" if gold else ""
-            lines.append(f"  {count:>5,}  {paint(way, _look(after, gold), color)}")
+            lines.append(f"  {count:>5,}  {paint(way, _look(after, gold))}")
         for flip in self.flips:
             gold, before, after = flip.way
             way = f"{visible(before)} -> {visible(after)}"
             way = f"{'right' if after == gold else 'wrong'}: {way}" if gold else way
             own = "" if gold in (None, before, after) else f" (labelled {visible(gold or '')})"
-            text = fold(f"  {way}{own}  {visible(flip.text)}", 4)
-            lines.append(text.replace(way, paint(way, _look(after, gold), color), 1))
+            way = paint(way, _look(after, gold))
+            lines.append(fold(f"  {way}{own}  {visible(flip.text)}", 4))
             for each in (flip.before, flip.after):
                 told = f"{each.predicted} {percent(each.probabilities[each.predicted])}: "
                 behind = [
                     f"{item.match.phrase} ({item.pattern})" for item in each.reasons if item.match
                 ]
                 told += " · ".join(behind) or "no phrase speaks for it"
-                lines.append(paint(fold(f"      {visible(told)}", 8), "muted", color))
+                lines.append(paint(fold(f"      {visible(told)}", 8), "muted"))
         lines += ["", visible(self.about_pairs)]
-        rows = [(pair.before.name, *map(visible, pair.facts)) for pair in self.differing[:SHOWN]]
+        rows = [(pair.pattern, *map(visible, pair.facts)) for pair in self.differing[:SHOWN]]
         if rows:
             rows.insert(0, ("pattern", "agreement", "speaks for", "fires in", "best phrase"))
-            wide = [max(map(columns, column)) for column in zip(*rows, strict=True)][:-1]
-            for row in rows:
-                lines.append("  " + "  ".join(map(padded, row, wide)).rstrip())
-                lines.append(fold(" " * (wide[0] + 4) + row[-1], wide[0] + 6))
+            indent = 4 + max(columns(name) for name, *_ in rows)
+            for line, (*_, phrase) in zip(aligned([row[:-1] for row in rows]), rows, strict=True):
+                lines += [line, fold(" " * indent + phrase, indent + 2)]
             left_out = len(self.differing) - SHOWN
             lines += [f"  … and {left_out} that differ less"] * (left_out > 0)
         return "\n".join(lines)

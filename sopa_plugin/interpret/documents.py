@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, pairwise
 from shutil import get_terminal_size
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
-from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.errors import visible
+from sopa_plugin.interpret.explanation import Explanation, Told
 from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
+    aligned,
     class_keys,
     columns,
     fold,
@@ -28,10 +30,9 @@ from sopa_plugin.interpret.markup import (
     side,
     signed,
     text_width,
-    visible,
     wrap,
 )
-from sopa_plugin.interpret.match import Match, finite
+from sopa_plugin.interpret.match import Match
 
 LONG, CONTEXT = 150, 12
 """Words from which on a document is shown in passages, and words on each side of what is marked."""
@@ -44,7 +45,8 @@ BLANK, TEXT, STRIPE, BADGE = 5.0, 30.0, 8.0, 24.0
 """Of a picture: what lies between words, a line of text, one of spans below it, a class's key."""
 
 
-class Contribution(NamedTuple):
+@dataclass(frozen=True)
+class Contribution(Told):
     """What one pattern contributed to the classes of one document.
 
     Arguments:
@@ -56,6 +58,8 @@ class Contribution(NamedTuple):
         evidence: whether the pattern scores at least as much as it does on average, where that is
             known; one that scores less is not shown.
     """
+
+    told = "pattern", "score", "effect", "match", "instead", "evidence"
 
     pattern: str
     score: float
@@ -73,17 +77,6 @@ class Contribution(NamedTuple):
     def instead(self) -> Match | None:
         """Its next best match, which stands instead for replacement `next`."""
         return None if self.others is None else self.others[self.pattern]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The contribution as plain values."""
-        return {
-            "pattern": self.pattern,
-            "score": finite(self.score),
-            "effect": self.effect,
-            "match": self.match.to_dict() if self.match else None,
-            "instead": self.instead.to_dict() if self.instead else None,
-            "evidence": self.evidence,
-        }
 
 
 def largest(
@@ -129,10 +122,14 @@ class DocumentExplanation(Explanation):
         sufficiency: fall of the same when those words alone are kept; low where they suffice.
         document: the document's number in its data set.
         against: the label rather than which the target is explained; None: all others.
-        prior, odds: the target's log-odds before the document was read, and now.
+        prior, log_odds: the target's log-odds before the document was read, and now.
     """
 
-    template: ClassVar[str] = "document.html"
+    template = "document.html"
+    told = (
+        "document", "tokens", "probabilities", "predicted", "target", "against", "gold",
+        "replacement", "comprehensiveness", "sufficiency", "prior", "log_odds", "contributions",
+    )  # fmt: skip
 
     tokens: tuple[str, ...]
     probabilities: dict[str, float]
@@ -146,7 +143,7 @@ class DocumentExplanation(Explanation):
     document: int = 0
     against: str | None = None
     prior: float = 0.0
-    odds: float = 0.0
+    log_odds: float = 0.0
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -183,7 +180,7 @@ class DocumentExplanation(Explanation):
         every = [item.effect[self.target] for item in self.contributions]
         shown = [item.effect[self.target] for item in self.shown]
         reached = accumulate([self.prior, *shown, sum(every) - sum(shown)])
-        return [*pairwise([0.0, *reached, self.odds]), (0.0, self.odds)]
+        return [*pairwise([0.0, *reached, self.log_odds]), (0.0, self.log_odds)]
 
     @property
     def text(self) -> str:
@@ -284,73 +281,60 @@ class DocumentExplanation(Explanation):
             for look, words in groups
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "document": self.document,
-            "tokens": list(self.tokens),
-            "probabilities": self.probabilities,
-            "predicted": self.predicted,
-            "target": self.target,
-            "against": self.against,
-            "gold": self.gold,
-            "replacement": self.replacement,
-            "comprehensiveness": self.comprehensiveness,
-            "sufficiency": self.sufficiency,
-            "prior": self.prior,
-            "log_odds": self.odds,
-            "contributions": [item.to_dict() for item in self.contributions],
-        }
-
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """The words with their spans below them, and the table of contributions."""
-        gold = f" (labelled {visible(self.gold)})" if self.gold is not None else ""
-        predicted = paint(visible(self.predicted), "strong", color)
-        share = percent(self.probabilities[self.predicted])
-        lines = [
-            f"{predicted} {share}{gold}{visible(self.explained)}",
-            "",
-            *self._bars(color),
-        ]
-        lines += [*self._underlined(color), ""] if self.tokens else []
-        table = [("phrase", "next best")]
-        for item in self.shown:
-            other = visible(item.instead.phrase) if item.instead else "– its mean"
-            table.append((visible(item.match.phrase) if item.match else "(no match)", other))
-        wide, beside = (max(map(columns, column)) for column in zip(*table, strict=True))
-        wide = min(40, wide)
-        fits = 38 + wide + beside <= get_terminal_size().columns
-        told = [
-            phrase
-            if self.replacement != "next"
-            else padded(phrase, wide if fits else 0)
-            + ("  " if fits else f"\n{'':38}")
-            + (paint(other, "muted", color) if n else other)
-            for n, (phrase, other) in enumerate(table)
-        ]
-        rows = [f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  {told[0]}"]
-        for rank, (item, phrase) in enumerate(zip(self.shown, told[1:], strict=True), start=1):
-            value = item.effect[self.target]
-            figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value), color)
-            rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
+        head = f"{paint(visible(self.predicted), 'strong')} {visible(self._said)}"
+        lines = [head, "", *self._bars()]
+        lines += [*self._underlined(), ""] if self.tokens else []
         if self.shown:
             sides = f"▲ speaks for {visible(' rather than '.join(self.competing))}, ▼ against"
             compared = f"against the same document {REPLACED[self.replacement]}"
-            lines += [*rows, "", fold(f"{sides}; contributions {compared}")]
+            lines += [*self._table(), "", fold(f"{sides}; contributions {compared}")]
         return "\n".join([*lines, fold(visible(self.about))])
 
-    def _bars(self, color: bool) -> list[str]:
+    @property
+    def _said(self) -> str:
+        """How probable the predicted label is, the document's own, what is explained."""
+        gold = f" (labelled {self.gold})" if self.gold is not None else ""
+        return f"{percent(self.probabilities[self.predicted])}{gold}{self.explained}"
+
+    def _table(self) -> list[str]:
+        """The contributions; the next best match behind the phrase or, where it is wide, below."""
+        phrases, others = ["phrase"], ["next best"]
+        for item in self.shown:
+            phrases.append(visible(item.match.phrase) if item.match else "(no match)")
+            other = visible(item.instead.phrase) if item.instead else "– its mean"
+            others.append(paint(other, "muted"))
+        if self.replacement == "next":
+            wide, beside = (max(map(columns, column)) for column in (phrases, others))
+            wide = min(40, wide)
+            fits = 38 + wide + beside <= get_terminal_size().columns
+            phrases = [
+                f"{padded(phrase, wide)}  {other}" if fits else f"{phrase}\n{'':38}{other}"
+                for phrase, other in zip(phrases, others, strict=True)
+            ]
+        rows = [f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  {phrases[0]}"]
+        for rank, (item, phrase) in enumerate(zip(self.shown, phrases[1:], strict=True), start=1):
+            value = item.effect[self.target]
+            figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value))
+            rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
+        return rows
+
+    def _bars(self) -> list[str]:
         """Probabilities as bars, where there are more than two labels."""
         if len(self.probabilities) < 3:
             return []
-        width = max(columns(visible(label)) for label, _ in self.ranked)
-        lines = [
-            f"  {padded(visible(label), width)}  {percent(share):>5}  "
-            + paint("█" * round(30 * share), "for" if label == self.target else "muted", color)
+        rows = [
+            (
+                visible(label),
+                f"{percent(share):>5}",
+                paint("█" * round(30 * share), "for" if label == self.target else "muted"),
+            )
             for label, share in self.ranked
         ]
-        return [*lines, ""]
+        return [*aligned(rows), ""]
 
-    def _underlined(self, color: bool) -> list[str]:
+    def _underlined(self) -> list[str]:
         """The words, and below each line of them its spans: `▲1━━━` for, `▼2╍╍╍` against."""
         spans = sorted(self.spans(), key=lambda span: span.rank)
         words = {i: (blank, visible(text)) for i, (blank, text) in self.words().items()}
@@ -366,20 +350,19 @@ class DocumentExplanation(Explanation):
                     key = span.key if span.start in covered else ""
                     stroke = "━" if span.effect > 0 else "╍"
                     bar = (key + stroke * width)[: max(width, len(key))]
-                    found.append(" " * left + paint(bar, side(span.effect), color))
+                    found.append(" " * left + paint(bar, side(span.effect)))
         return found
 
     def to_svg(self) -> str:
         """The document with its matched spans, coloured by contribution."""
-        heading = f"{self.predicted} {percent(self.probabilities[self.predicted])}"
-        if self.gold is not None:
-            heading += f" (labelled {self.gold})"
         legend = (
             f"▲ speaks for {' rather than '.join(self.competing)} · ▼ dashed: against · numbers "
             f"rank contributions, each against the same document {REPLACED[self.replacement]}"
         )
         legend = legend if self.shown else self.about
-        return self.picture(None, heading + self.explained, legend).svg(self.title, alone=True)
+        return self.picture(None, f"{self.predicted} {self._said}", legend).svg(
+            self.title, alone=True
+        )
 
     def picture(self, anchor: str | None = None, heading: str = "", legend: str = "") -> Picture:
         """The words and the lines below them, in lines of a fixed width; text above and below.
@@ -438,7 +421,8 @@ def _key_width(span: Span) -> float:
 class DocumentExplanations(Explanation):
     """Several documents, one after another."""
 
-    template: ClassVar[str] = "documents.html"
+    template = "documents.html"
+    told = ("documents",)
 
     documents: tuple[DocumentExplanation, ...]
 
@@ -447,8 +431,5 @@ class DocumentExplanations(Explanation):
         first = shorten(self.documents[0].text, 60)
         return f"{len(self.documents)} documents, the first: {first}"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"documents": [each.to_dict() for each in self.documents]}
-
-    def to_text(self, color: bool = False) -> str:
-        return "\n\n".join(each.to_text(color) for each in self.documents)
+    def painted(self) -> str:
+        return "\n\n".join(each.painted() for each in self.documents)

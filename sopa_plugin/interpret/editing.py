@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,11 +14,11 @@ from torch.nn import functional
 from sopa_plugin.data.tokenizers import normalized
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import FIRES
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, visible
 from sopa_plugin.heads import LinearHead
 from sopa_plugin.interpret.comparison import Comparison
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
-from sopa_plugin.interpret.markup import fold, paint, signed, visible
+from sopa_plugin.interpret.markup import fold, paint, signed
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.rules.start import settle_votes, tests_of
 from sopa_plugin.rules.tokens import one_of
@@ -295,8 +294,10 @@ class Edited(Comparison):
         folder: where the edited model was saved.
     """
 
+    told = *Comparison.told, "edits", "warning", "folder"
+
     edits: Edits
-    folder: Path | None
+    folder: str | None
 
     @property
     def warning(self) -> str:
@@ -311,7 +312,7 @@ class Edited(Comparison):
         return f"WARNING: dev accuracy falls by {-points:.1f} points{needed}"
 
     @property
-    def told(self) -> list[str]:
+    def done(self) -> list[str]:
         """What was done, in words."""
         told = {"no_match": "matches nothing"}
         return [
@@ -319,22 +320,17 @@ class Edited(Comparison):
             for name, edit in self.edits.items()
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        folder = None if self.folder is None else str(self.folder)
-        done = {"edits": self.edits, "warning": self.warning, "folder": folder}
-        return super().to_dict() | done
-
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         edited = "1 pattern" if len(self.edits) == 1 else f"{len(self.edits)} patterns"
-        lines = [fold(visible(f"{edited} edited: {', '.join(self.told)}"), 2)]
-        lines += [paint(self.warning, "against", color)] * bool(self.warning)
-        lines.append(super().to_text(color))
+        lines = [fold(visible(f"{edited} edited: {', '.join(self.done)}"), 2)]
+        lines += [paint(self.warning, "against")] * bool(self.warning)
+        lines.append(super().painted())
         lines += [f"saved in {self.folder}"] * (self.folder is not None)
         return "\n".join(lines)
 
     def card(self) -> str:
         """The edited model's card."""
-        edits, original = "\n".join(f"- {each}" for each in self.told), self.names[0]
+        edits, original = "\n".join(f"- {each}" for each in self.done), self.names[0]
         what = "what these patterns match changes no prediction"
         what = "patterns were edited by hand" if self._is_rewritten else what
         changed = f"{self.about_flips[:1].upper()}{self.about_flips[1:]}.\n"

@@ -7,14 +7,24 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import write_file
-from sopa_plugin.interpret.markup import render, style
+from sopa_plugin.files import plain, write_file
+from sopa_plugin.interpret.markup import render, style, unpainted
 
 SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".htm": "html", ".svg": "svg"}
 """Forms by the suffixes of files."""
 
 
-class Explanation:
+class Told:
+    """Something read from a model; `told` names the attributes that its plain values have."""
+
+    told: ClassVar[tuple[str, ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values that JSON can hold; a score that is no number (no match) is None."""
+        return {name: plain(getattr(self, name)) for name in self.told}
+
+
+class Explanation(Told):
     """Something read from a model, shown in the form that its reader needs.
 
     Pages and pictures are static and whole in themselves: one file, no script, no request.
@@ -29,20 +39,20 @@ class Explanation:
         """What a page or a picture is called: what is explained."""
         raise NotImplementedError
 
-    def to_dict(self) -> dict[str, Any]:
-        """The explanation as plain values that JSON can hold."""
+    def painted(self) -> str:
+        """The explanation for a terminal, with ANSI colours."""
         raise NotImplementedError
 
     def to_text(self, color: bool = False) -> str:
         """The explanation for a terminal, with ANSI colours where `color`."""
-        raise NotImplementedError
+        return self.painted() if color else unpainted(self.painted())
 
     def to_svg(self) -> str:
         """The explanation as one SVG picture."""
         raise UserError(f"{type(self).__name__} is not one picture: choose text, json or html")
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The explanation as JSON; a score that is no number (an unmatched pattern) is null."""
+        """The explanation as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
 
     def html_body(self) -> str:

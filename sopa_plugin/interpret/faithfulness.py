@@ -65,7 +65,7 @@ class Faithfulness(Explanation):
             patterns, whatever the document, `[runs]`.
     """
 
-    template: ClassVar[str] = "faithfulness.html"
+    template = "faithfulness.html"
     heads: ClassVar[tuple[str, ...]] = "words ranked by", *_FIGURES, "pattern's share"
 
     runs: tuple[str, ...]
@@ -118,7 +118,7 @@ class Faithfulness(Explanation):
                 rankings[name]["pattern_share"] = float(self.pattern_share[name].mean())
         return {"documents": self.documents, "shares": SHARES, "rankings": rankings}
 
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """A table in Markdown."""
         rows = [self.heads, *self.rows]
         wide = [max(map(len, column)) for column in zip(*rows, strict=True)]

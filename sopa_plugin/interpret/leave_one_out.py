@@ -17,6 +17,7 @@ from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.encoders.sopa_layers import firing_thresholds
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import arcs_of
+from sopa_plugin.interpret.explanation import Told
 from sopa_plugin.interpret.matching import AFTER, BEFORE, ArcScores
 from sopa_plugin.interpret.subject import Encoded, Subject
 
@@ -245,7 +246,7 @@ class LeaveOneOut:
         return vectors
 
 
-ARCS, _OF_ARCS = ("main_path", "self_loop", "epsilon"), ("taken", "consumed")
+ARCS = "main_path", "self_loop", "epsilon"
 TOP = 5
 """Contributions that count as a document's largest."""
 LEAST = 1e-6
@@ -256,7 +257,7 @@ Arc = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Use:
+class Use(Told):
     """What one pattern does on labelled documents, and how its matches run where it fires.
 
     Arguments:
@@ -270,6 +271,8 @@ class Use:
         consumed: by arc, the words that it consumed there and how often, the most frequent first.
     """
 
+    told = "loss", "accuracy", "precision", "recall", "share", "fired", "arcs"
+
     loss: float
     accuracy: float
     precision: float
@@ -279,14 +282,13 @@ class Use:
     taken: dict[Arc, float]
     consumed: dict[Arc, list[tuple[str, int]]]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as plain values."""
-        arcs = [
+    @property
+    def arcs(self) -> list[dict[str, Any]]:
+        """The arcs as plain values."""
+        return [
             {"arc": arc, "state": state, "taken": share, "words": self.consumed[arc, state][:TOP]}
             for (arc, state), share in self.taken.items()
         ]
-        figures = {name: value for name, value in vars(self).items() if name not in _OF_ARCS}
-        return {**figures, "arcs": arcs}
 
 
 class UseMeter:

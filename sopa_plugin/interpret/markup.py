@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from shutil import get_terminal_size
 from string import ascii_uppercase, digits
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+
+from sopa_plugin.errors import visible
 
 LIGHT = {
     "paper": "#ffffff",
@@ -62,19 +65,8 @@ CONTINUES = "##"
 
 _NARROW = frozenset("iljtfrI.,;:'`|!()[]{}/\\\" -")
 _WIDE = frozenset("mwMW@%&—…▲▼∗↻\ufffd")
-_NO_PICTURE = [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_NO_PICTURE += [*range(0xD800, 0xE000), 0xFFFE, 0xFFFF]
-_VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}  # ␀ to ␟, ␡
-_VISIBLE |= dict.fromkeys(_NO_PICTURE, 0xFFFD)
 _ANSI = {"for": "34;1", "against": "33", "muted": "2", "strong": "1"}
-
-
-def visible(text: str) -> str:
-    """`text` without what a terminal would obey, a page would be turned round by or XML forbids.
-
-    ␛ stands for ESC; other codes have no picture and become U+FFFD.
-    """
-    return text.translate(_VISIBLE)
+_PAINT = re.compile(r"\x1b\[[\d;]+m")
 
 
 def render(template: str, **values: Any) -> Markup:
@@ -174,7 +166,7 @@ def columns(text: str) -> int:
         0
         if unicodedata.category(c) in ("Mn", "Cf")
         else 1 + (unicodedata.east_asian_width(c) in "WF")
-        for c in text
+        for c in unpainted(text)
     )
 
 
@@ -183,9 +175,20 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
-def paint(text: str, kind: str, color: bool) -> str:
-    """`text` for a terminal as `kind` looks, in ANSI codes where `color` is wanted."""
-    return f"\x1b[{_ANSI[kind]}m{text}\x1b[0m" if color and kind in _ANSI else text
+def aligned(rows: Sequence[Sequence[str]], indent: int = 2) -> list[str]:
+    """Lines of a terminal: cells below one another, two blanks between them."""
+    widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+    return [" " * indent + "  ".join(map(padded, row, widths)).rstrip() for row in rows]
+
+
+def paint(text: str, kind: str) -> str:
+    """`text` for a terminal as `kind` looks, in ANSI codes."""
+    return f"\x1b[{_ANSI[kind]}m{text}\x1b[0m" if kind in _ANSI else text
+
+
+def unpainted(text: str) -> str:
+    """`text` without what `paint` put there."""
+    return _PAINT.sub("", text)
 
 
 def wrap(words: Mapping[int, tuple[float, float]], room: float) -> list[dict[int, float]]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from shutil import get_terminal_size
-from typing import Any, ClassVar
+from typing import Any
 
-from sopa_plugin.errors import UserError
-from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.errors import UserError, visible
+from sopa_plugin.interpret.explanation import Explanation, Told
 from sopa_plugin.interpret.markup import (
     columns,
     fold,
@@ -21,7 +20,6 @@ from sopa_plugin.interpret.markup import (
     pieces,
     shorten,
     side,
-    visible,
 )
 
 NEAREST = 5
@@ -47,13 +45,8 @@ def unknown_pattern(name: str, names: Iterable[str]) -> UserError:
     )
 
 
-def finite(score: float) -> float | None:
-    """`score` for JSON, which has no infinities: None where there is no match."""
-    return score if math.isfinite(score) else None
-
-
 @dataclass(frozen=True)
-class Step:
+class Step(Told):
     """One arc taken.
 
     `arc` is "main_path", "self_loop" or "epsilon", `state` the state that the arc leaves. The
@@ -73,7 +66,6 @@ class Step:
         return self.state if self.arc == "self_loop" else self.state + 1
 
     def to_dict(self) -> dict[str, Any]:
-        """The step as plain values."""
         values: dict[str, Any] = {"arc": self.arc, "state": self.state, "score": self.score}
         if self.arc != "epsilon":
             values |= {"position": self.position, "token": self.token}
@@ -89,6 +81,13 @@ class StateColumn:
     epsilon: bool
     loops: tuple[str, ...]
 
+    @classmethod
+    def of(cls, state: int, steps: Sequence[Step]) -> StateColumn:
+        """A state with the steps that reach it."""
+        loops = tuple(step.token or "" for step in steps if step.arc == "self_loop")
+        word = next((step.token for step in steps if step.arc == "main_path"), None)
+        return cls(state, word, any(step.arc == "epsilon" for step in steps), loops)
+
     def texts(self, epsilon: str) -> list[str]:
         """What stands under the state, `epsilon` for a step without a word, loop words last."""
         first = epsilon if self.epsilon else self.word
@@ -96,7 +95,7 @@ class StateColumn:
 
 
 @dataclass(frozen=True)
-class Match:
+class Match(Told):
     """The best path of one pattern that ends at one token of one document.
 
     Arguments:
@@ -108,6 +107,8 @@ class Match:
         steps: the arcs taken, in order.
         count: how often the phrase was met (see `TopMatches`).
     """
+
+    told = "pattern", "score", "phrase", "document", "start", "end", "count", "steps"
 
     pattern: str
     num_states: int
@@ -144,34 +145,13 @@ class Match:
 
         One column a state from 1 to END; a column for START comes first where its loop was taken.
         """
-        words: dict[int, str | None] = {}
-        epsilons: set[int] = set()
-        loops: dict[int, list[str]] = {}
+        reached: dict[int, list[Step]] = {}
         for step in self.steps:
-            if step.arc == "self_loop":
-                loops.setdefault(step.reaches, []).append(step.token or "")
-            else:
-                words[step.reaches] = step.token
-                if step.arc == "epsilon":
-                    epsilons.add(step.reaches)
-        first = 0 if 0 in loops else 1
+            reached.setdefault(step.reaches, []).append(step)
         return tuple(
-            StateColumn(state, words.get(state), state in epsilons, tuple(loops.get(state, ())))
-            for state in range(first, self.num_states)
+            StateColumn.of(state, reached.get(state, []))
+            for state in range(0 if 0 in reached else 1, self.num_states)
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The match as plain values."""
-        return {
-            "pattern": self.pattern,
-            "score": finite(self.score),
-            "phrase": self.phrase,
-            "document": self.document,
-            "start": self.start,
-            "end": self.end,
-            "count": self.count,
-            "steps": [step.to_dict() for step in self.steps],
-        }
 
 
 CONTEXT = 12
@@ -179,7 +159,7 @@ CONTEXT = 12
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(Told):
     """Where a pattern fires: its best match in a document, the words around it, the labels.
 
     Arguments:
@@ -212,7 +192,6 @@ class Place:
         return joined(self.tokens[self.match.end : last]) + " …" * (last < len(self.tokens))
 
     def to_dict(self) -> dict[str, Any]:
-        """The place as plain values."""
         labels = {"gold": self.gold, "predicted": self.predicted}
         return {**labels, **self.match.to_dict(), "before": self.before, "after": self.after}
 
@@ -229,7 +208,8 @@ class Concordance(Explanation):
         labels: the classes.
     """
 
-    template: ClassVar[str] = "concordance.html"
+    template = "concordance.html"
+    told = "pattern", "fires", "documents", "places"
 
     pattern: str
     places: tuple[Place, ...]
@@ -255,29 +235,23 @@ class Concordance(Explanation):
         places = (place for place in self.places if not place.is_right)
         return replace(self, places=tuple(places))
 
-    def to_dict(self) -> dict[str, Any]:
-        places = [place.to_dict() for place in self.places]
-        counts = {"fires": self.fires, "documents": self.documents}
-        return {"pattern": self.pattern, **counts, "places": places}
-
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """A line a place, the phrases below one another."""
-        heads = [f"{number(p.match.score):>7} {visible(_labels(p))}" for p in self.places]
+        looks = [side(each.is_right - 0.5) for each in self.places]
+        heads = [f"{number(each.match.score):>7} {visible(_labels(each))}" for each in self.places]
         phrases = [visible(place.match.phrase) for place in self.places]
         size, wide = (max(map(columns, each), default=0) for each in (heads, phrases))
         room = get_terminal_size().columns - size - 4
         wide = max(10, min(wide, 40, room // 3))
         room = max(10, (room - wide) // 2)
         lines = []
-        for place, head, phrase in zip(self.places, heads, phrases, strict=True):
-            left, right = visible(place.before), visible(place.after)
+        for place, look, head, phrase in zip(self.places, looks, heads, phrases, strict=True):
+            left, right = visible(place.before), shorten(visible(place.after), room)
             left = shorten(left[::-1], room)[::-1]
             left = " " * (room - columns(left)) + left
-            look = side(place.is_right - 0.5)
-            middle = padded(shorten(phrase, wide), wide)
-            head = paint(padded(head, size), look, color)
-            line = f"{head}  {left} {paint(middle, 'strong', color)} {shorten(right, room)}"
-            lines.append(line.rstrip())
+            middle = padded(paint(shorten(phrase, wide), "strong"), wide)
+            head = padded(paint(head, look), size)
+            lines.append(f"{head}  {left} {middle} {right}".rstrip())
         return "\n".join([fold(f"Pattern {self.pattern} {self.about}"), *lines])
 
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from markupsafe import Markup
 
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, visible
 from sopa_plugin.interpret.automaton import ArcReading, arcs_text, automaton
-from sopa_plugin.interpret.explanation import Explanation
+from sopa_plugin.interpret.explanation import Explanation, Told
 from sopa_plugin.interpret.leave_one_out import LEAST, TOP, Arc, Use
 from sopa_plugin.interpret.markup import (
     REPLACED,
     Picture,
-    columns,
+    aligned,
     fold,
     number,
-    padded,
     paint,
     percent,
     render,
@@ -27,9 +26,8 @@ from sopa_plugin.interpret.markup import (
     signed,
     state_name,
     text_width,
-    visible,
 )
-from sopa_plugin.interpret.match import Match, StateColumn, finite, unknown_pattern
+from sopa_plugin.interpret.match import Match, StateColumn, unknown_pattern
 
 SIZE, SMALL, LINE, PAD, LETTERS = 13.0, 11.0, 17.0, 13.0, 22
 OFTEN, HARDLY = 0.25, 0.05
@@ -59,7 +57,7 @@ WIDTH, CARD, GAP = 1000.0, 280.0, 16.0
 
 
 @dataclass(frozen=True)
-class PatternReading:
+class PatternReading(Told):
     """One pattern, read over a data set.
 
     Arguments:
@@ -78,6 +76,11 @@ class PatternReading:
         alike: its near duplicates: patterns whose document scores correlate with its own, the
             nearest first.
     """
+
+    told = (
+        "best", "mean", "matched", "threshold", "fires", "effect", "use", "gloss", "alike",
+        "matches", "arcs",
+    )  # fmt: skip
 
     name: str
     num_states: int
@@ -192,47 +195,31 @@ class PatternReading:
         return f"({'|'.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The pattern as plain values."""
-        return {
-            "pattern": self.name,
-            "states": self.num_states,
-            "best": finite(self.best),
-            "mean": finite(self.mean),
-            "matched": self.matched,
-            "threshold": finite(self.threshold),
-            "fires": self.fires,
-            "effect": self.effect,
-            "use": self.use.to_dict() if self.use else None,
-            "gloss": self.gloss,
-            "alike": dict(self.alike),
-            "matches": [match.to_dict() for match in self.matches],
-            "arcs": [arc.to_dict() for arc in self.arcs],
-        }
+        names = {"pattern": self.name, "states": self.num_states}
+        return {**names, **super().to_dict(), "alike": dict(self.alike)}
 
     def rows(self) -> list[dict[int, StateColumn]]:
         """The matches by state."""
         return [{column.state: column for column in match.columns()} for match in self.matches]
 
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """A line of facts, a line a phrase, states below one another."""
-        lines = [paint(f"Pattern {self.name}", "strong", color)]
+        head = paint(f"Pattern {self.name}", "strong")
         if self.verdict:
-            lines[0] += "  " + paint(self.verdict, side(self.strength), color)
-        lines[0] += paint("  " + "  ".join(self.facts[:2]), "muted", color)
+            head += "  " + paint(self.verdict, side(self.strength))
+        lines = [head + paint("  " + "  ".join(self.facts[:2]), "muted")]
         for facts in (self.use_facts, self.habits):
-            lines += [paint(fold("  " + " · ".join(facts), 4), "muted", color)] * bool(facts)
+            lines += [paint(fold("  " + " · ".join(facts), 4), "muted")] * bool(facts)
         lines += [fold(f"  {visible(self.gloss)}", 4)] * bool(self.gloss)
-        rows = [
-            {state: visible(" ".join(column.texts("[ε]"))) for state, column in row.items()}
-            for row in self.rows()
-        ]
+        rows = self.rows()
         states = sorted({state for row in rows for state in row})
-        widths = [max(columns(row.get(state, "")) for row in rows) for state in states]
-        for match, row in zip(self.matches, rows, strict=True):
-            cells = (row.get(state, "") for state in states)
-            phrase = "  ".join(map(padded, cells, widths)).rstrip()
-            score = paint(f"{number(match.score):>8}", "muted", color)
-            lines.append(f"  {score}  {phrase}  {match.repeats}".rstrip())
+        cells = [
+            [visible(" ".join(row[state].texts("[ε]"))) if state in row else "" for state in states]
+            for row in rows
+        ]
+        for match, phrase in zip(self.matches, aligned(cells), strict=True):
+            score = paint(f"{number(match.score):>8}", "muted")
+            lines.append(f"  {score}{phrase}  {match.repeats}".rstrip())
         return "\n".join(lines if rows else [*lines, f"  {NO_MATCH}"])
 
     def phrases(self) -> Picture:
@@ -288,7 +275,8 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
     `replacement` says what an effect compares with, `order` what patterns are sorted by.
     """
 
-    template: ClassVar[str] = "patterns.html"
+    template = "patterns.html"
+    told = "documents", "replacement", "measured", "order", "patterns"
 
     patterns: tuple[PatternReading, ...]
     documents: int
@@ -392,16 +380,7 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
         names = ", ".join(pattern.name for pattern in self)
         return f"Pattern {names}" if len(self) == 1 else f"Patterns {names}"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "documents": self.documents,
-            "replacement": self.replacement,
-            "measured": self.measured,
-            "order": self.order,
-            "patterns": [pattern.to_dict() for pattern in self.patterns],
-        }
-
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """Each pattern with its facts and its best phrases."""
         head = f"{len(self)} pattern{'s' * (len(self) != 1)} read over {self.documents:,} documents"
         if len(self) > 1:
@@ -416,7 +395,7 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
             )
             lines.append(fold(f"{told}loss, precision and so on are, too; ? often none, * more"))
         lines.append(fold("↻word  consumed by a self-loop    [ε]  epsilon, no word consumed"))
-        return "\n\n".join(["\n".join(lines), *(each.to_text(color) for each in self)])
+        return "\n\n".join(["\n".join(lines), *(each.painted() for each in self)])
 
     def to_svg(self) -> str:
         """The cards, as many beside each other as fit."""
@@ -437,15 +416,16 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
 class Automata(PatternsReading):
     """The same, drawn as automata: states, arcs, and the words of each arc."""
 
-    template: ClassVar[str] = "automata.html"
+    template = "automata.html"
 
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """Each pattern's arcs, a line each, with their words below."""
-        parts = []
-        for each in self:
-            lines = arcs_text(each.arcs, each.num_states)
-            parts.append("\n".join([paint(f"Pattern {each.name}", "strong", color), *lines]))
-        return "\n\n".join(parts)
+        return "\n\n".join(
+            "\n".join(
+                [paint(f"Pattern {each.name}", "strong"), *arcs_text(each.arcs, each.num_states)]
+            )
+            for each in self
+        )
 
     def to_svg(self) -> str:
         """The automata, one below another."""

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sopa_plugin.errors import visible
+from sopa_plugin.files import plain
 from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
@@ -23,7 +25,6 @@ from sopa_plugin.interpret.markup import (
     paint,
     percent,
     render,
-    visible,
 )
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
@@ -105,7 +106,7 @@ class ModelReport(Explanation):
         rules: what training made of them, where there are some.
     """
 
-    template: ClassVar[str] = "report.html"
+    template = "report.html"
 
     name: str
     labels: tuple[str, ...]
@@ -125,33 +126,37 @@ class ModelReport(Explanation):
     rules: RulesReading | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.name,
-            "labels": list(self.labels),
-            "metrics": self.metrics,
-            "confusion": [list(row) for row in self.confusion],
-            "calibration": [
-                dict(zip(("documents", "probability", "right"), each, strict=True))
-                for each in self.bins
-            ],
-            "errors": [
-                {
-                    "document": each.document,
-                    "gold": each.gold,
-                    "predicted": each.predicted,
-                    "probability": each.probabilities[each.predicted],
-                    "phrases": {i.pattern: i.match.phrase for i in each.shown if i.match},
-                }
-                for each in self.errors
-            ],
-            "faithfulness": self.faithfulness.to_dict(),
-            **self.patterns.to_dict(),
-            "rules": self.rules and self.rules.to_dict()["rules"],
-            **{
-                kind: [each.to_dict() for each in getattr(self, kind)]
-                for kind in ("wrong", "unsure", "right")
-            },
-        }
+        bins = [
+            dict(zip(("documents", "probability", "right"), each, strict=True))
+            for each in self.bins
+        ]
+        errors = [
+            {
+                "document": each.document,
+                "gold": each.gold,
+                "predicted": each.predicted,
+                "probability": each.probabilities[each.predicted],
+                "phrases": {i.pattern: i.match.phrase for i in each.shown if i.match},
+            }
+            for each in self.errors
+        ]
+        found: dict[str, Any] = plain(
+            {
+                "model": self.name,
+                "labels": self.labels,
+                "metrics": self.metrics,
+                "confusion": self.confusion,
+                "calibration": bins,
+                "errors": errors,
+                "faithfulness": self.faithfulness,
+                **self.patterns.to_dict(),
+                "rules": self.rules and self.rules.rules,
+                "wrong": self.wrong,
+                "unsure": self.unsure,
+                "right": self.right,
+            }
+        )
+        return found
 
     @property
     def title(self) -> str:
@@ -221,13 +226,13 @@ class ModelReport(Explanation):
         """The documents by the headings that they stand under."""
         return {"Surely wrong": self.wrong, "Least sure": self.unsure, "Surely right": self.right}
 
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """Figures, confusion, faithfulness, patterns, documents."""
         metrics = self.metrics
         keys = {visible(label): key.letter for label, key in class_keys(self.labels).items()}
         wide = max(21, *map(columns, keys))  # as the heading
         lines = [
-            paint(visible(self.name), "strong", color),
+            paint(visible(self.name), "strong"),
             f"accuracy {metrics['accuracy']:.4f}  macro F1 {metrics['macro_f1']:.4f}  "
             f"loss {metrics['loss']:.4f}  on {int(metrics['examples']):,} documents",
             "",
@@ -236,16 +241,11 @@ class ModelReport(Explanation):
         for (label, letter), counts in zip(keys.items(), self.confusion, strict=True):
             told = "".join(f"{count:>7,}" for count in counts)
             lines.append(f"{padded(label, wide)} {letter:>2} {told}")
-        lines += [
-            "",
-            self.faithfulness.to_text(color),
-            "",
-            self.patterns.to_text(color),
-        ]
-        lines += ["", self.rules.to_text(color)] if self.rules else []
+        for part in (self.faithfulness, self.patterns, self.rules):
+            lines += ["", part.painted()] if part else []
         for heading, documents in self.examples.items():
-            lines += ["", paint(heading, "strong", color)]
-            lines += [f"\n{document.to_text(color)}" for document in documents]
+            lines += ["", paint(heading, "strong")]
+            lines += [f"\n{document.painted()}" for document in documents]
         return "\n".join(lines)
 
 

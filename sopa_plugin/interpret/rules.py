@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from sopa_plugin.encoders.sopa_layers import firing_thresholds
-from sopa_plugin.errors import UserError, shortened
+from sopa_plugin.errors import UserError, shortened, visible
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import fires_in
-from sopa_plugin.interpret.markup import fold, paint, signed, state_name, visible
+from sopa_plugin.interpret.markup import fold, paint, signed, state_name
 from sopa_plugin.interpret.matching import ArcScores, with_boundaries
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.rules.start import VOTE, start_patterns, start_votes
@@ -87,7 +86,8 @@ class RuleReading:
 class RulesReading(Explanation):
     """What training made of a model's rules, in their order, by what they do on `documents`."""
 
-    template: ClassVar[str] = "rules.html"
+    template = "rules.html"
+    told = "rules", "documents", "labels"
 
     rules: tuple[RuleReading, ...]
     documents: int
@@ -107,17 +107,13 @@ class RulesReading(Explanation):
             "or consumed, them there."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def to_text(self, color: bool = False) -> str:
+    def painted(self) -> str:
         """For each rule what it does, its text, and the arcs that have other words."""
         lines = [self.title, fold(self.about)]
         for each in self.rules:
-            name = visible(each.rule)
-            told = f"{name}  {each.before} → {each.after} ({each.both:,} in both)"
-            told = fold(visible(told), 4).replace(name, paint(name, "strong", color), 1)
-            lines += ["", told, fold(f"  {visible(shortened(each.text))}", 4)]
+            told = visible(f"  {each.before} → {each.after} ({each.both:,} in both)")
+            lines += ["", fold(paint(visible(each.rule), "strong") + told, 4)]
+            lines += [fold(f"  {visible(shortened(each.text))}", 4)]
             lines += [fold(f"  {visible(str(arc))}", 4) for arc in each.arcs]
         return "\n".join(lines)
 

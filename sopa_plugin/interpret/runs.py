@@ -236,7 +236,9 @@ class RunReader:
         name = self.folder.resolve().name
         sides = Explainer(self.subject, means=self.explainer.means), Explainer(edited, means=means)
         compared = compare(*sides, texts, gold, (name, f"{name}, edited"))
-        found = Edited(**vars(compared), edits=edits, folder=folder)
+        found = Edited(
+            **vars(compared), edits=edits, folder=None if folder is None else str(folder)
+        )
         if folder is not None:
             self._save(edited, found, folder)
         return found

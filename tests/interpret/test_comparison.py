@@ -75,13 +75,13 @@ def test_patterns_correspond_by_name_and_length(make_model: MakeModel) -> None:
     before = ModelSubject(make_model())
     other = make_model(type="sopa", patterns={"2": 2, "3": 2, "4": 1})
     found = compared(before, ModelSubject(other))
-    assert {pair.before.name for pair in found.pairs} == {"2-1", "3-1", "3-2"}
+    assert {pair.before.name for pair in found.patterns} == {"2-1", "3-1", "3-2"}
     assert found.alone == (("5-1", "5-2"), ("2-2", "4-1"))
-    changes = [pair.change for pair in found.pairs]
+    changes = [pair.change for pair in found.patterns]
     assert changes == sorted(changes, reverse=True)
     # Agreement is the correlation of what the heads see.
     vectors = [m.document_vectors(m.encode_texts(TEXTS)) for m in (before.model, other)]
-    for pair in found.pairs:
+    for pair in found.patterns:
         columns = before.number(pair.before.name), ModelSubject(other).number(pair.before.name)
         pairs = np.stack([each[:, n] for each, n in zip(vectors, columns, strict=True)]).T
         one, two = (pairs - pairs.mean(axis=0)).T.astype(float)
@@ -93,7 +93,7 @@ def test_a_model_and_its_copy_differ_in_what_was_held_alone(make_model: MakeMode
     model = make_model()
     same = compared(*held(model, {}))
     assert same.changed == same.differing == ()
-    assert [pair.agreement for pair in same.pairs] == [pytest.approx(1)] * 5
+    assert [pair.agreement for pair in same.patterns] == [pytest.approx(1)] * 5
     assert "5 patterns correspond by name and length, 0 of them differ" in same.to_text()
     pairs = {pair.before.name: pair for pair in compared(*held(model, {"3-1": 9.0})).differing}
     assert set(pairs["3-1"].after.effect.values()) == {0.0}
@@ -112,7 +112,7 @@ def test_labels_are_matched_by_name(make_model: MakeModel) -> None:
     turned = compared(before, ModelSubject(after.model))
     assert turned.changed == ()
     assert turned.before["dev_loss"] == pytest.approx(turned.after["dev_loss"])
-    assert max(pair.change for pair in turned.pairs) < 1e-5
+    assert max(pair.change for pair in turned.patterns) < 1e-5
     after.model.config.id2label = {**names, 0: "other"}
     with pytest.raises(
         UserError, match=r"two has other labels \(other, negative, neutral\) than one"

@@ -115,13 +115,13 @@ def test_the_way_from_the_prior_to_the_decision(
     found = explainer.document(text, "positive", shown=2, against=against)
     p = found.probabilities
     rest, prior_rest = (1 - p["positive"], 0.8) if against is None else (p[against], 0.3)
-    assert found.odds == pytest.approx(np.log(p["positive"] / rest), abs=1e-4)
+    assert found.log_odds == pytest.approx(np.log(p["positive"] / rest), abs=1e-4)
     assert found.prior == pytest.approx(np.log(0.2 / prior_rest), abs=1e-5)
     steps = [end - start for start, end in found.way]
     effects = [each.effect["positive"] for each in found.contributions]
     assert steps[1:3] == pytest.approx([each.effect["positive"] for each in found.shown])
     assert steps[3] == pytest.approx(sum(effects) - sum(steps[1:3]))
-    assert sum(steps[:-1]) == pytest.approx(steps[-1]) == pytest.approx(found.odds)
+    assert sum(steps[:-1]) == pytest.approx(steps[-1]) == pytest.approx(found.log_odds)
     assert all(a[1] == b[0] for a, b in pairwise(found.way[:-1]))
 
 
