@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sopa_plugin.benchmarks.workload import BATCH_SIZE
 from sopa_plugin.data.batches import Batch, Documents, Integers
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.heads import MlpHead
 from sopa_plugin.models import TextClassifier
+from sopa_plugin.training.captured_step import CapturedStep
 from sopa_plugin.wfsa.reference import Recurrence
 
 FILTERS, WINDOW = 100, 5
@@ -125,16 +127,28 @@ class Trained:
         model: a `TextClassifier`, or a contender.
         documents: what batches are made of.
         device: where it trains.
+        captured: whether its steps are as CUDA graphs have them: on the device alone, batches of
+            contenders padded to their longest sentence.
     """
 
     def __init__(
-        self, model: TextClassifier | Contender, documents: Documents, device: str = "cpu"
+        self,
+        model: TextClassifier | Contender,
+        documents: Documents,
+        device: str = "cpu",
+        captured: bool = False,
     ) -> None:
         self.model = model.to(device).train()  # type: ignore[arg-type]
         self.documents = documents
         self.device = device
         trained = [each for each in model.parameters() if each.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=LEARNING_RATE, fused=True)
+        self.captured: CapturedStep | None = None
+        if captured:
+            padded = isinstance(model, Contender)
+            self.captured = CapturedStep(
+                self.model, self.optimizer, documents, BATCH_SIZE, self._learn, padded
+            )
 
     def batch(self, numbers: Integers) -> Batch:
         """The documents of these numbers in the form that the model takes, on its device."""
@@ -154,6 +168,12 @@ class Trained:
 
     def step(self, numbers: Integers) -> None:
         """A training step, all included."""
+        if self.captured is not None and self.captured.take(numbers):
+            return
         self.loss(self.batch(numbers)).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+    @staticmethod
+    def _learn(logits: Tensor, labels: Tensor) -> None:
+        functional.cross_entropy(logits, labels).backward()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ from sopa_plugin.training.captured_step import (
 
 Config = Callable[..., dict[str, Any]]
 CPU = torch.device("cpu")
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
 STILL = {"model__encoder__dropout": 0.0, "model__head__dropout": 0.0}
 PATTERNS = {"3": 4, "2": 4}
 
@@ -107,10 +110,11 @@ def make_step(
     [{}, {"semiring": "sum_product"}, {"semiring": "log"}, {"boundary_tokens": True}],
     ids=str,
 )
+@devices
 def test_fillers_change_no_logit_and_no_gradient(
-    workload: Workload, options: dict[str, Any]
+    workload: Workload, options: dict[str, Any], device: str
 ) -> None:
-    model, documents = workload.classifier(**options).train(), workload.documents
+    model, documents = workload.classifier(**options).train().to(device), workload.documents
     found: dict[str, Tensor] = {}
 
     def learn(logits: Tensor, labels: Tensor) -> None:
@@ -127,7 +131,8 @@ def test_fillers_change_no_logit_and_no_gradient(
     assert step.results is not None
     logits = step.results[0][:5]
     model.load_state_dict(before)
-    output = model(**model.make_batch(documents, numbers))
+    batch = model.make_batch(documents, numbers)
+    output = model(**{name: each.to(device) for name, each in batch.items()})
     torch.testing.assert_close(logits, output.logits)
     output.loss.backward()
     assert {"encoder.arcs.weight", "encoder.arcs.epsilon", "head.hidden.bias"} <= found.keys()
@@ -135,21 +140,44 @@ def test_fillers_change_no_logit_and_no_gradient(
         torch.testing.assert_close(each, model.get_parameter(name).grad)
 
 
-def test_the_warm_up_leaves_no_trace(workload: Workload) -> None:
-    model = workload.classifier(dropout=0.5).train()
+@devices
+def test_the_warm_up_leaves_no_trace(workload: Workload, device: str) -> None:
+    model = workload.classifier(dropout=0.5).train().to(device)
     step = make_step(model, workload.documents)
     numbers = np.arange(8)
     for begun in (False, True):  # without a state of Adam, and with one
         if begun:
             step.take(numbers)
-        kept = [*model.state_dict().values(), *step._state(), torch.get_rng_state()]
+        kept = [*model.state_dict().values(), *step._state()]
         before = [each.clone() for each in kept]
+        random = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
         step._recorded(512)
         assert all(torch.equal(*pair) for pair in zip(before, kept, strict=True))
-        assert torch.equal(before[-1], torch.get_rng_state())
+        now = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+        assert all(torch.equal(*pair) for pair in zip(random, now, strict=True))
         assert len(step._state()) == 3 * len(step.trained)
         assert begun or not any(each.any() for each in step._state())
         assert not any(each.grad is not None for each in step.trained)
+
+
+@devices
+def test_a_replayed_step_is_the_step_itself(workload: Workload, device: str) -> None:
+    """Of the same numbers and random numbers; and on a GPU the host waits for nothing."""
+    model = workload.classifier(dropout=0.5).train().to(device)
+    step, numbers, found = make_step(model, workload.documents), np.arange(8), []
+    for _ in ("recorded", "launched"):
+        with step._undone():
+            step.take(numbers)
+            if device == "cuda":
+                torch.cuda.set_sync_debug_mode("error")
+            step.take(numbers)
+            if device == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
+            assert step.results is not None
+            found.append([each.clone() for each in (*step.results, *step._state())])
+        step.steps = {size: partial(step._step, size) for size in step.steps}
+    for replayed, launched in zip(*found, strict=True):
+        torch.testing.assert_close(replayed, launched, rtol=1e-4, atol=1e-6)
 
 
 def test_what_cannot_be_recorded_says_how_to_go_on(workload: Workload) -> None:
@@ -173,8 +201,11 @@ def run(
             taken.append(result is not None)
             return result
 
+    def reason(state: Any, device: torch.device, accumulates: bool) -> str | None:
+        return None if device.type == "cpu" else reason_against(state, device, accumulates)
+
     with monkeypatch.context() as patch:
-        patch.setattr(accelerate_trainer, "reason_against", lambda *_: None)
+        patch.setattr(accelerate_trainer, "reason_against", reason)
         patch.setattr(accelerate_trainer, "CapturedStep", Counted)
         run_experiment(config, folder, **options)
     return *results(folder), sum(taken)
@@ -212,9 +243,10 @@ def test_training_gives_the_same_numbers_both_ways(
 ) -> None:
     settings = config(**{"model__head__dropout": 0.0, **sopa(), **changes})
     epochs, weights, taken = run(settings, tmp_path / "captured", monkeypatch)
+    settings["trainer"]["cuda_graphs"] = False
     run_experiment(settings, tmp_path / "plain")
     expected, wanted = results(tmp_path / "plain")
-    assert taken >= len(epochs)
+    assert taken >= len(epochs) or torch.cuda.is_available()  # which has no kernel for sums
     assert len(epochs) == len(expected)
     for found, right in zip(epochs, expected, strict=True):
         assert found == pytest.approx(right, rel=1e-5)
@@ -228,7 +260,7 @@ def test_batches_that_are_too_large_are_taken_plainly(
     monkeypatch.setattr(captured_step, "MOST_TOKENS", 192)
     epochs, _, taken = run(config(**STILL), tmp_path / "mixed", monkeypatch)
     assert 0 < taken < 4 * len(epochs)
-    run_experiment(config(**STILL), tmp_path / "plain")
+    run_experiment(config(**STILL, trainer__cuda_graphs=False), tmp_path / "plain")
     for found, right in zip(epochs, results(tmp_path / "plain")[0], strict=True):
         assert found == pytest.approx(right, rel=1e-5)
 
@@ -249,17 +281,18 @@ def test_a_recovered_run_goes_on_as_if_it_had_never_stopped(
 def test_either_way_goes_on_from_the_other(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    settings, short = config(**STILL), config(**STILL, trainer__num_epochs=2)
-    run_experiment(settings, tmp_path / "plain")
+    plain = config(**STILL, trainer__cuda_graphs=False)
+    run_experiment(plain, tmp_path / "plain")
     if first == "plain":
-        run_experiment(short, tmp_path / "run")
-        run(settings, tmp_path / "run", monkeypatch, recover=True)
+        run_experiment(
+            {**plain, "trainer": {**plain["trainer"], "num_epochs": 2}}, tmp_path / "run"
+        )
+        run(config(**STILL), tmp_path / "run", monkeypatch, recover=True)
     else:
-        run(short, tmp_path / "run", monkeypatch)
-        run_experiment(settings, tmp_path / "run", recover=True)
-    for found, right in zip(
-        *(results(tmp_path / each)[0] for each in ("run", "plain")), strict=True
-    ):
+        run(config(**STILL, trainer__num_epochs=2), tmp_path / "run", monkeypatch)
+        run_experiment(plain, tmp_path / "run", recover=True)
+    both = (results(tmp_path / each)[0] for each in ("run", "plain"))
+    for found, right in zip(*both, strict=True):
         assert found == pytest.approx(right, rel=1e-5)
 
 

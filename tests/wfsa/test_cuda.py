@@ -132,6 +132,25 @@ def test_an_empty_batch() -> None:
 
 
 @here
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_tokens_behind_the_last_document_are_of_none(layout: Layout) -> None:
+    """As batches have them that are filled up to a size: empty documents, then tokens of none."""
+    from sopa_plugin.wfsa import cuda
+
+    arcs = make_case(layout, seed=3)
+    index = torch.cat([arcs.index, arcs.index[:5]])
+    filled = arcs._replace(index=index, offsets=torch.cat([arcs.offsets, arcs.offsets[-1:]]))
+    grad = torch.linspace(-1, 2, 4 * layout.num_patterns, device=DEVICE).view(4, -1)
+    more = torch.cat([grad, torch.zeros_like(grad[:1])])
+    found = []
+    for each, given in ((arcs, grad), (filled, more)):
+        out, *paths = cuda.forward(layout, "max_sum", each, keep_paths=True)
+        found.append((out[:4], *cuda.backward(layout, "max_sum", given, each, *paths)))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=0)
+
+
+@here
 def test_a_batch_of_documents_without_a_token() -> None:
     from sopa_plugin.wfsa import cuda
 
