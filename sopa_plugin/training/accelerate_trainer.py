@@ -24,7 +24,7 @@ from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
 from sopa_plugin.registry import Lazy, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from sopa_plugin.training import state_lasso
-from sopa_plugin.training.captured_step import NO_LABEL, CapturedStep, reason_against
+from sopa_plugin.training.captured_step import CapturedStep, reason_against
 from sopa_plugin.training.checkpoints import Progress, TrainingState
 from sopa_plugin.training.embedding_cache import can_cache, embed_once
 from sopa_plugin.training.metrics import (
@@ -376,21 +376,23 @@ class AccelerateTrainer(Trainer):
 
     def _captured(self, state: TrainingState) -> CapturedStep | None:
         """The step as CUDA graphs, where it can be; on a GPU, the log says whether, and why not."""
-        device, reason = self.accelerator.device, None if self.cuda_graphs else "as configured"
-        reason = reason or reason_against(state, device, self.num_gradient_accumulation_steps > 1)
+        device = self.accelerator.device
+        own = {
+            "as configured": not self.cuda_graphs,
+            "gradients are accumulated over batches": self.num_gradient_accumulation_steps > 1,
+            "state_lasso sums up states by lists": self.state_lasso > 0,
+        }
+        reason = reason_against(state, device, own)
         if device.type == "cuda":
-            kind = f"not one CUDA graph: {reason}" if reason else "one CUDA graph"
+            kind = "one CUDA graph" if reason is None else f"not one CUDA graph: {reason}"
             logger.info("each training step is %s", kind)
-        if reason:
+        if reason is not None:
             return None
         weights = self._weights(state)
 
         def learn(logits: Tensor, labels: Tensor) -> None:
-            real = labels != NO_LABEL
-            size = real.sum()
-            if weights is not None:
-                size = weights[labels.where(real, 0)].where(real, 0).sum()
-            self._objective(state, logits, labels, weights, size).backward()
+            reduction = self.loss_reduction  # mean: over the weights of those that have a label
+            functional.cross_entropy(logits, labels, weights, reduction=reduction).backward()
             self._clip(state.model)
 
         optimizer, count = state.optimizer.optimizer, min(self.batch_size, len(state.train))
@@ -418,8 +420,7 @@ class AccelerateTrainer(Trainer):
         ) as bar:
             while progress.step < len(steps):
                 group = steps[progress.step :][: self.num_gradient_accumulation_steps]
-                results = captured and self._captured_step(state, captured, group)
-                results = results or self._optimizer_step(state, group)
+                results = self._optimizer_step(state, captured, group)
                 if not bar.disable:
                     totals += sum(_totals(*each) for each in results)
                     loss, correct = totals[:2] / max(totals[2], 1)
@@ -444,28 +445,23 @@ class AccelerateTrainer(Trainer):
             )
         return metrics
 
-    def _captured_step(
-        self, state: TrainingState, captured: CapturedStep, group: list[list[Integers]]
-    ) -> list[tuple[Tensor, Tensor]] | None:
-        """`_optimizer_step`, captured; None where the batch is too large for that."""
-        ((numbers,),) = group
-        taken = captured.take(numbers)
-        if taken is None:
-            return None
-        state.train_logits.index_copy_(0, captured.numbers[: len(numbers)], taken[0])
-        state.schedule.after_step()
-        return [taken]
-
     def _optimizer_step(
-        self, state: TrainingState, group: list[list[Integers]]
+        self, state: TrainingState, captured: CapturedStep | None, group: list[list[Integers]]
     ) -> list[tuple[Tensor, Tensor]]:
         """One step of the optimizer on the batches of `group`; this process's logits and labels."""
         numbers = np.concatenate([each for batches in group for each in batches])
+        taken = None if captured is None else captured.take(numbers)
+        if captured is not None and taken is not None:
+            state.train_logits.index_copy_(0, captured.numbers[: len(numbers)], taken[0])
+            state.schedule.after_step()
+            return [taken]
         weights = self._weights(state)
         size: float = len(numbers)
         if weights is not None:  # as torch has the mean: over the weights
             assert state.train.labels is not None
             size = float(weights[torch.from_numpy(state.train.labels[numbers])].sum())
+        # gradients are averaged over processes, losses are not
+        scale = self.accelerator.num_processes / (size if self.loss_reduction == "mean" else 1)
         results, device = [], self.accelerator.device
         for position, batches in enumerate(group):
             last = position == len(group) - 1
@@ -475,7 +471,13 @@ class AccelerateTrainer(Trainer):
                 batch = {name: each.to(device, non_blocking=True) for name, each in batch.items()}
                 labels = batch.pop("labels")
                 logits = state.module(**batch).logits.to(state.train_logits.dtype)
-                objective = self._objective(state, logits, labels, weights, size, last)
+                loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
+                objective, share = loss * scale, 1 if self.loss_reduction == "mean" else size
+                if last and self.anchor:
+                    objective = objective + self._anchored(state) * (share / len(state.train))
+                if last and self.state_lasso and state.progress.patterns is None:
+                    of_states = state_lasso.penalty(state.model)
+                    objective = objective + of_states * (share * self.state_lasso)
                 self.accelerator.backward(objective)
             state.train_logits[torch.from_numpy(numbers)] = logits.detach()
             results.append((logits.detach(), labels))
@@ -486,31 +488,6 @@ class AccelerateTrainer(Trainer):
             state.schedule.after_step()
         state.optimizer.zero_grad()
         return results
-
-    def _objective(
-        self,
-        state: TrainingState,
-        logits: Tensor,
-        labels: Tensor,
-        weights: Tensor | None,
-        size: float | Tensor,
-        last: bool = True,
-    ) -> Tensor:
-        """What a batch's gradients are of, the penalties among it in a step's `last` one.
-
-        `size` is the number of a step's documents or, with `weights` of classes, the sum of theirs.
-        """
-        loss = functional.cross_entropy(logits, labels, weights, reduction="sum")
-        mean = self.loss_reduction == "mean"
-        # gradients are averaged over processes, losses are not
-        scale = self.accelerator.num_processes / (size if mean else 1)
-        objective: Tensor = loss * scale
-        share = 1 if mean else size
-        if last and self.anchor:
-            objective = objective + self._anchored(state) * (share / len(state.train))
-        if last and self.state_lasso and state.progress.patterns is None:
-            objective = objective + state_lasso.penalty(state.model) * (share * self.state_lasso)
-        return objective
 
     def _anchored(self, state: TrainingState) -> Tensor:
         """What the distance of a model with rules from its start adds to the loss of all texts."""

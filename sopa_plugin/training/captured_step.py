@@ -8,7 +8,7 @@ it first comes. What is recorded is an ordinary function, which also runs on a C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ NO_LABEL = -100
 WARM_UP = 3
 """Steps before one is recorded, as torch has it for whole networks: kernels are compiled then."""
 
+Results = tuple[Tensor, Tensor]
 _CAPTURED = (torch.optim.Adam, torch.optim.AdamW)
 
 
@@ -47,49 +48,47 @@ def padded_size(tokens: int) -> int:
     return size
 
 
-def reason_against(state: TrainingState, device: torch.device, accumulates: bool) -> str | None:
+def reason_against(
+    state: TrainingState, device: torch.device, own: Mapping[str, bool]
+) -> str | None:
     """Why the steps of a training cannot be captured; None where they can.
 
     Arguments:
         state: of the training, as before its first step.
         device: where it trains.
-        accumulates: whether a step takes several batches.
+        own: reasons that a trainer's settings may be, and whether they are.
     """
     model, accelerator, encoder = state.model, state.accelerator, state.model.encoder
-    if device.type != "cuda":
-        return f"the device is {device.type}"
-    if accelerator.num_processes > 1:
-        return f"{accelerator.num_processes} processes train together"
-    if accelerator.mixed_precision != "no":
-        return f"mixed_precision is {accelerator.mixed_precision}"
-    if accumulates:
-        return "gradients are accumulated over batches"
-    if state.module is not model:
-        return "Accelerate has wrapped the model"
-    for name, part in model.named_children():
-        # what a class says is not said of its subclasses
-        if "capturable" not in vars(type(part)) or not part.capturable:
-            return f"the {name} ({type(part).__name__}) is not capturable as it is"
-    if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
-        return "documents that fill up a batch would count in its batch normalization"
-    if isinstance(encoder, SopaEncoder):
-        semiring, dtype = encoder.options.semiring, encoder.arcs.weight.dtype
-        if choose_kernel(semiring, device, dtype) is None:
-            return f"no kernel serves semiring {semiring} there, for {dtype}"
-    return _reason_against_optimizer(state)
-
-
-def _reason_against_optimizer(state: TrainingState) -> str | None:
     optimizer, scheduler = state.optimizer.optimizer, state.schedule.scheduler
-    if type(optimizer) not in _CAPTURED:
-        return f"the optimizer is {type(optimizer).__name__}, neither Adam nor AdamW"
-    for group in optimizer.param_groups:
-        if group["fused"] is False or group["foreach"] or group["differentiable"]:
-            return "the optimizer is not to be fused"
+    precision, processes = accelerator.mixed_precision, accelerator.num_processes
+    # what a class says is not said of its subclasses
+    unsaid = [
+        f"{name} ({type(part).__name__})"
+        for name, part in model.named_children()
+        if "capturable" not in vars(type(part)) or not part.capturable
+    ]
+    norms = (isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules())
+    unfused = (
+        each.get("fused") is False or each.get("foreach") or each.get("differentiable")
+        for each in optimizer.param_groups
+    )
     known = scheduler is None or type(scheduler).__module__.startswith(("torch.", "sopa_plugin."))
-    if not known or getattr(scheduler, "cycle_momentum", False):
-        return f"the scheduler {type(scheduler).__name__} may change more than learning rates"
-    return None
+    reasons = {
+        f"the device is {device.type}": device.type != "cuda",
+        **own,
+        f"{processes} processes train together": processes > 1,
+        f"mixed_precision is {precision}": precision != "no",
+        "Accelerate has wrapped the model": state.module is not model,
+        f"not capturable as it is: {', '.join(unsaid)}": bool(unsaid),
+        "documents that fill up a batch would count in its batch normalization": any(norms),
+        f"the optimizer is {type(optimizer).__name__}": type(optimizer) not in _CAPTURED,
+        "the optimizer is not to be fused": any(unfused),
+        f"{type(scheduler).__name__} may change more than learning rates": not known
+        or getattr(scheduler, "cycle_momentum", False),
+        "no kernel serves the encoder there": isinstance(encoder, SopaEncoder)
+        and choose_kernel(encoder.options.semiring, device, encoder.arcs.weight.dtype) is None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 class DeviceDocuments:
@@ -172,15 +171,14 @@ class CapturedStep:
         self.documents, self.lengths = DeviceDocuments(documents, device), documents.lengths
         self.numbers = torch.full((batch_size,), self.documents.filler, device=device)
         self.rates = [torch.zeros((), device=device) for _ in optimizer.param_groups]
-        self.results: tuple[Tensor, Tensor] | None = None
-        self.steps: dict[int, Callable[[], None]] = {}
+        self.steps: dict[int, Callable[[], Results]] = {}
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         for group in optimizer.param_groups:
             group["fused"], group["capturable"] = True, device.type == "cuda"
         for kept in optimizer.state.values():  # of a run that goes on
             kept["step"] = kept["step"].to(device, torch.float32)
 
-    def take(self, numbers: Integers) -> tuple[Tensor, Tensor] | None:
+    def take(self, numbers: Integers) -> Results | None:
         """A step on the documents of `numbers`; None if they have too many tokens.
 
         Returns their logits and labels, which the next step overwrites.
@@ -205,13 +203,11 @@ class CapturedStep:
                     f"a training step could not be captured as a CUDA graph ({first_line(error)}); "
                     "go on without, by trainer.cuda_graphs: false"
                 ) from error
-        self.steps[size]()
-        assert self.results is not None
-        logits, labels = self.results
+        logits, labels = self.steps[size]()
         return logits[: len(numbers)], labels[: len(numbers)]
 
-    def _step(self, size: int) -> None:
-        """The step itself, on the documents of `numbers`: no tensor leaves it but in `results`."""
+    def _step(self, size: int) -> Results:
+        """The step itself, on the documents of `numbers`."""
         gather = self.documents.padded if self.padded else self.documents.packed
         batch = gather(self.numbers, size)
         labels = batch.pop("labels")
@@ -226,12 +222,9 @@ class CapturedStep:
         for group, rate in zip(groups, given, strict=True):
             group["lr"] = rate  # a number again, for schedulers and checkpoints
         self.optimizer.zero_grad()
-        if self.results is None:
-            self.results = torch.empty_like(logits.detach()), torch.empty_like(labels)
-        for to, each in zip(self.results, (logits.detach(), labels), strict=True):
-            to.copy_(each)
+        return logits.detach(), labels
 
-    def _recorded(self, size: int) -> Callable[[], None]:
+    def _recorded(self, size: int) -> Callable[[], Results]:
         """What takes a step on a batch of that size, after a warm-up that leaves no trace."""
         step = partial(self._step, size)
         if self.device.type != "cuda":
@@ -246,8 +239,13 @@ class CapturedStep:
                     step()
             torch.cuda.current_stream().wait_stream(aside)
             with torch.cuda.graph(graph, pool=self.pool):
-                step()
-        return graph.replay
+                results = step()
+
+        def replay() -> Results:
+            graph.replay()
+            return results
+
+        return replay
 
     @contextmanager
     def _undone(self) -> Iterator[None]:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from sopa_plugin.models import TextClassifier
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)\.pt")
-_HOW = ("fused", "capturable")  # an optimizer computes, which is for a run's device to say
 _DIGEST = b"\nSHA-256: "
 
 logger = logging.getLogger(__name__)
@@ -256,12 +255,6 @@ class TrainingState:
         self._set_weights(state["weights"])
         self.progress = Progress(**state["progress"])
         self.tracker = MetricTracker(**state["tracker"] | {"patience": self.tracker.patience})
-        groups = (
-            each.get("param_groups", ())
-            for each in (state["optimizer"], self.optimizer.state_dict())
-        )
-        for saved, own in zip(*groups, strict=False):
-            saved.update({key: own[key] for key in _HOW if key in own})
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if self.accelerator.scaler is not None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +22,6 @@ from sopa_plugin.data.batches import Documents
 from sopa_plugin.encoders import Seq2VecEncoder, SopaEncoder
 from sopa_plugin.errors import TrainingFailed
 from sopa_plugin.heads import ClassifierHead
-from sopa_plugin.wfsa import Layout
 
 if TYPE_CHECKING:
     from sopa_plugin.models import TextClassifier
@@ -55,10 +53,10 @@ def penalty(model: TextClassifier) -> Tensor:
     So it weighs groups by the square root of their size, as Yuan and Lin (2006) do.
     """
     encoder: Any = model.encoder
-    norms = _norms(encoder)
-    _, sizes = _groups(encoder.layout, norms.device)
+    states, norms = _groups(encoder)
+    arcs = torch.bincount(states, minlength=len(norms))
     start = encoder.layout.states[0].size  # START's come first
-    return (norms * sizes)[start:].sum()
+    return (norms * arcs.sqrt())[start:].sum()
 
 
 @torch.no_grad()
@@ -76,7 +74,7 @@ def prune(model: TextClassifier, documents: Documents) -> tuple[int, int]:
         TrainingFailed: no pattern has a state left.
     """
     old: Any = model.encoder
-    layout, norms = old.layout, _norms(old)
+    layout, (_, norms) = old.layout, _groups(old)
     # of each pattern START, whatever its weights, and the other states that it has still
     left = {
         p: [i for i in range(length) if i == 0 or norms[layout.states[i].origin + p] > GONE]
@@ -140,28 +138,21 @@ def _copy_arcs(
             getattr(new.arcs, name)[to] = getattr(old.arcs, name)[of]
 
 
-@lru_cache(maxsize=16)
-def _groups(layout: Layout, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The state (of S) that the weights of each arc (of R) belong to, and √ of how many each has.
+def _groups(encoder: SopaEncoder) -> tuple[Tensor, Tensor]:
+    """The state (of S) that the weights of each arc (of R) belong to, and the norm of each state's.
 
     START's are those of its self-loop, if it has one.
     """
+    layout, weight = encoder.layout, encoder.arcs.weight
     states = torch.zeros(layout.num_scores, dtype=torch.long)
     for i, of_state in enumerate(layout.states):
         for block in (layout.main_path[i - 1] if i else None, layout.loops[i]):
             if block is not None:
                 patterns = torch.arange(block.first_pattern, layout.num_patterns)
                 states[block.columns] = of_state.origin + patterns
-    arcs = torch.bincount(states, minlength=layout.num_states)
-    return states.to(device), arcs.sqrt().to(device)
-
-
-def _norms(encoder: SopaEncoder) -> Tensor:
-    """The norm of each state's weights, `[S]`."""
-    layout, weight = encoder.layout, encoder.arcs.weight
-    states, _ = _groups(layout, weight.device)
+    states = states.to(weight.device)
     squares = weight.new_zeros(layout.num_states).index_add(0, states, weight.square().sum(dim=1))
-    return (squares + TINY).sqrt()
+    return states, (squares + TINY).sqrt()
 
 
 def _first_layer(head: ClassifierHead) -> str | None:

@@ -88,15 +88,13 @@ def test_training_to_the_best_epoch_is_timed(
     fixtures = Path(__file__).parents[2] / "fixtures"
     bench = Bench(workload, 1, 1, CLOCKS["wall"], None, Report("here"))
     to_best_epoch(bench)
-    assert not bench.report.tables  # SOPA_SST is not set
+    assert not bench.report.targets  # SOPA_SST is not set
     monkeypatch.setenv("SOPA_SST", str(fixtures / "sst_lines"))
     monkeypatch.setenv("SOPA_VECTORS", str(fixtures / "vectors.txt"))
     began = time.perf_counter()
-    to_best_epoch(bench, num_epochs=4)
+    to_best_epoch(bench, "trainer.num_epochs=4")
     (target,) = bench.report.targets
-    (row,) = bench.report.tables[0].rows
-    assert row["which"] in range(4)
-    assert row["which"] * row["an epoch"].low < target.found.median < time.perf_counter() - began
+    assert 0 < target.found.median < time.perf_counter() - began
 
 
 def test_the_convolution_is_that_of_the_targets(workload: Workload) -> None:
