@@ -8,7 +8,7 @@ import math
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,18 +32,22 @@ def shipped(name: str) -> Path:
 
 
 @contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
+def written_aside(path: Path, then: str = "") -> Iterator[Path]:
     """For `with`: a path beside `path` to write a file at, which in the end takes its place.
 
     If that is not reached, what was at `path` stays and the new file goes. Several processes may
-    write the same file at once: one of theirs stays, whole.
+    write the same file at once: one of theirs stays, whole. Raises `UserError` where the system
+    says that it cannot be written; `then` goes on with what to do.
     """
     aside = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
         yield aside
         os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(aside)):
+            raise UserError(f"{path}: cannot be written ({error.strerror}){then}") from error
         raise
 
 

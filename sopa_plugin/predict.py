@@ -188,14 +188,11 @@ def _open_output(path: str | None, files: ExitStack) -> BinaryIO:
         if sys.stdout is None:
             raise UserError("the standard output is closed; name a file with -O")
         return sys.stdout.buffer
-    try:
-        file = Path(path)
-        if file.is_file() or not file.exists():  # no pipe or device, which stays what it is
-            file = files.enter_context(written_aside(file.resolve()))
-        opened = gzip.open if path.lower().endswith(".gz") else open
-        return files.enter_context(opened(file, "wb"))  # type: ignore[return-value]
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+    file = Path(path)
+    if file.is_file() or not file.exists():  # no pipe or device, which stays what it is
+        file = files.enter_context(written_aside(file.resolve()))
+    opened = gzip.open if path.lower().endswith(".gz") else open
+    return files.enter_context(opened(file, "wb"))  # type: ignore[return-value]
 
 
 if __name__ == "__main__":

@@ -6,20 +6,19 @@ import functools
 import itertools
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import joblib
-from filelock import FileLock, Timeout
 
 from sopa_plugin.comparisons.space import Search
 from sopa_plugin.comparisons.study import Outcome, Result, Storage, Study, result_of
@@ -293,16 +292,16 @@ def gpus() -> tuple[str, ...]:
 
 
 def _run_next_in_worker(runner: Runner, gpus: tuple[str, ...]) -> Outcome | None:
-    _set_up_worker(runner.folder, tuple(runner.packages), gpus)
+    _set_up_worker(tuple(runner.packages), gpus)
     return run_next(runner.cells)
 
 
 @functools.cache
-def _set_up_worker(folder: Path, packages: tuple[str, ...], gpus: tuple[str, ...]) -> None:
+def _set_up_worker(packages: tuple[str, ...], gpus: tuple[str, ...]) -> None:
     """One thread, in turn one of the GPUs, and an end together with the process that began it."""
-    if gpus:
-        # read when torch first looks for GPUs
-        os.environ["CUDA_VISIBLE_DEVICES"] = _gpu_of_worker(folder, gpus)
+    if gpus:  # is read when torch first looks for them
+        (number,) = multiprocessing.current_process()._identity  # type: ignore[attr-defined]
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     import torch
@@ -311,20 +310,6 @@ def _set_up_worker(folder: Path, packages: tuple[str, ...], gpus: tuple[str, ...
     logging.basicConfig(format="%(message)s")
     logging.getLogger("sopa_plugin").setLevel(logging.WARNING)  # the first process tells the rest
     import_plugins(packages)
-
-
-def _gpu_of_worker(folder: Path, gpus: Sequence[str]) -> str:
-    """That of the first number that no other living process has."""
-    for number in itertools.count():
-        lock = FileLock(folder / f".worker-{number}.lock")
-        with suppress(Timeout):
-            lock.acquire(timeout=0)
-            _locks.append(lock)
-            break
-    return gpus[number % len(gpus)]
-
-
-_locks: list[FileLock] = []  # held until this process ends
 
 
 def _end_with(parent: int) -> None:

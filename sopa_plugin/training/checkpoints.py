@@ -63,17 +63,12 @@ class Checkpoints:
         buffer = io.BytesIO()
         torch.save(dict(state), buffer)
         buffer.write(_DIGEST + hashlib.sha256(buffer.getbuffer()).hexdigest().encode())
-        try:
-            self.folder.mkdir(exist_ok=True)
-            with written_aside(self.folder / name) as aside, aside.open("wb") as file:
-                file.write(buffer.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())  # renamed only once it is on the disk
-        except OSError as error:
-            raise UserError(
-                f"{self.folder / name}: cannot be written ({error.strerror}); mend that, then "
-                "continue the run with --recover"
-            ) from error
+        self.folder.mkdir(exist_ok=True)
+        then = "; mend that, then continue the run with --recover"
+        with written_aside(self.folder / name, then) as aside, aside.open("wb") as file:
+            file.write(buffer.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())  # renamed only once it is on the disk
         for each in self.folder.iterdir():
             ours = _NAME.fullmatch(each.name) or is_left_aside(each)  # elsewhere, if it is a link
             if ours and each.name not in (name, best):

@@ -232,11 +232,16 @@ def test_killed_while_training_and_started_again(whole, description, tmp_path, t
     assert table(tmp_path) == table(whole)
 
 
-def test_workers_share_out_gpus(tmp_path):
-    gpus = [runner._gpu_of_worker(tmp_path, ["4", "7"]) for _ in range(3)]
-    assert gpus == ["4", "7", "4"]
-    runner._locks.pop(1).release()  # as its end does it
-    assert runner._gpu_of_worker(tmp_path, ["4", "7"]) == "7"
+def test_workers_share_out_gpus():
+    from joblib import Parallel, delayed
+
+    def gpu(gpus):
+        runner._set_up_worker((), gpus)
+        time.sleep(0.2)
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+    found = Parallel(2)(delayed(gpu)(("4", "7")) for _ in range(2))
+    assert set(found) == {"4", "7"}
 
 
 def test_command_reports_prints_and_keeps_tables(whole, description, tmp_path, capsys):
