@@ -20,6 +20,7 @@ from sopa_plugin.files import RUN_CONFIG, read_json
 from sopa_plugin.registry import (
     ConfigError,
     check,
+    fill_defaults,
     import_plugins,
     load_config,
     missing_files,
@@ -222,21 +223,37 @@ def whole_number(at_least: int) -> Callable[[str], int]:
     return parse
 
 
+def add_storage(parser: argparse.ArgumentParser, together: str) -> None:
+    """Where studies are kept; machines that give the same storage work `together`."""
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/studies.log; "
+        f"machines that give the same one {together}, each with a DIR of its own",
+    )
+
+
 def read_config(
     kind: Any,
     path: str,
     overrides: Sequence[str],
     packages: Sequence[str],
-    validate: bool = False,
-) -> dict[str, Any]:
-    """The config of a file; `ConfigError` names the file, with every problem.
+    make: Callable[[Any, dict[str, Any]], Any] = fill_defaults,
+) -> Any:
+    """What `make` gives of a `kind` and the config of a file.
 
-    To `validate` is to have the files looked for that it names.
+    Raises:
+        ConfigError: every problem of it, with the name of the file.
     """
     import_plugins(packages)
     config = load_config(path, overrides, kind)
-    problems = check(kind, config)
-    problems += missing_files(kind, config) if validate else []
-    if problems:
-        raise ConfigError(problems, source=path)
-    return config
+    try:
+        return make(kind, config)
+    except ConfigError as error:
+        raise ConfigError(error.problems, source=path) from error
+
+
+def check_files(kind: Any, config: dict[str, Any]) -> None:
+    """Checks a config, and looks for the files that it names."""
+    if problems := check(kind, config) + missing_files(kind, config):
+        raise ConfigError(problems)

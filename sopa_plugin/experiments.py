@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sopa_plugin.cli import (
     add_config_options,
+    add_storage,
     make_parser,
     read_config,
     run_command,
@@ -35,12 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="results go to DIR/studies.log, where other experiments find them too, tables to "
         "DIR/<name of the description>; by default runs/experiments",
     )
-    parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/studies.log; "
-        "machines that give the same one share the work, each with a DIR of its own",
-    )
+    add_storage(parser, "share the work")
     parser.add_argument(
         "--budget",
         help=f"sets the environment variable {BUDGET}, which the descriptions shipped with "
@@ -87,11 +83,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     log_experiments_alone()
     packages = args.include_package
-    config = read_config(Description, args.description, args.override, packages)
+    description = read_config(Description, args.description, args.override, packages, build)
     if args.validate:
         print(f"{args.description}: no problems found")
         return
-    description = build(Description, config)
     if description.has_curve:
         require("matplotlib.figure", "the curves")  # not only when a cell is done
     folder, source = Path(args.serialization_dir), Path(args.description)

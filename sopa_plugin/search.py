@@ -9,6 +9,8 @@ from pathlib import Path
 
 from sopa_plugin.cli import (
     add_config_options,
+    add_storage,
+    check_files,
     make_parser,
     read_config,
     run_command,
@@ -39,12 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--num-trials", type=whole_number(1), metavar="N", help="how many configs are tried"
     )
-    parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="an Optuna storage (sqlite:///FILE, postgresql://...) instead of DIR/studies.log; "
-        "machines that give the same one search together, each with a DIR of its own",
-    )
+    add_storage(parser, "search together")
     parser.add_argument(
         "--workers",
         type=whole_number(1),
@@ -72,12 +69,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     changes = [f"base={json.dumps(base)}"] if base else []
     changes += [f"num_trials={args.num_trials}"] if args.num_trials else []
     changes += args.override
-    config = read_config(Search, args.space, changes, packages, args.validate)
     if args.validate:
+        read_config(Search, args.space, changes, packages, check_files)
         print(f"{args.space}: no problems found")
         return
     require("matplotlib.pyplot", "the pictures of a search")  # not only when all is done
-    search = build(Search, config)
+    search = read_config(Search, args.space, changes, packages, build)
     name = Path(args.space).stem + (f"-{Path(args.base).stem}" if args.base else "")
     folder = Path(args.serialization_dir or Path("runs", "search", name))
     workers = args.workers if args.workers > 1 else 0

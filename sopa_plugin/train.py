@@ -6,8 +6,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from sopa_plugin.cli import add_config_options, make_parser, read_config, run_command
-from sopa_plugin.registry import fill_defaults
+from sopa_plugin.cli import (
+    add_config_options,
+    check_files,
+    make_parser,
+    read_config,
+    run_command,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -42,11 +47,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     from sopa_plugin.training import Experiment, run_experiment
 
     given = args.config, args.override, args.include_package
-    config = read_config(Experiment, *given, args.validate)
-    if args.print_config:
-        print(json.dumps(fill_defaults(Experiment, config), indent=2))
-    elif args.validate:
+    if args.validate:
+        read_config(Experiment, *given, check_files)
         print(f"{args.config}: no problems found")
+        return
+    config = read_config(Experiment, *given)
+    if args.print_config:
+        print(json.dumps(config, indent=2))
     else:
         folder = args.serialization_dir or Path("runs", Path(args.config).stem)
         run_experiment(config, folder, args.force, args.recover)
