@@ -122,7 +122,9 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
     shards = [each for each in inside if each.is_file() and format_of(each.name)]
     answers: dict[Path, Path] = {}
     for each in shards:
-        other = answers.setdefault(target / _answer_name(each.name), each)
+        # that to text ends in .jsonl
+        name = re.sub(r"(\.txt)(\.gz)?$", r"\1.jsonl\2", each.name, flags=re.IGNORECASE)
+        other = answers.setdefault(target / name, each)
         if other != each:
             raise UserError(f"{each}: its answers would be called as those to {other}; rename one")
     if not answers:
@@ -161,11 +163,6 @@ def _share() -> slice:
         "RANK and WORLD_SIZE: expected which process this is, from 0, and of how many, found "
         f"{rank!r} and {processes!r}"
     )
-
-
-def _answer_name(shard: str) -> str:
-    """What the answer to a file is called: as the file, but that to text ends in .jsonl."""
-    return re.sub(r"(\.txt)(\.gz)?$", r"\1.jsonl\2", shard, flags=re.IGNORECASE)
 
 
 def _check_output(path: str | None, source: BinaryIO, form: str, force: bool) -> None:

@@ -107,12 +107,13 @@ def summarize(description: Description, cells: Sequence[CellRuns]) -> dict[Cell,
             )
         every = [*map(result_of, runs[cell].search.complete), *finals]
         distinct = {json.dumps(each.config, sort_keys=True): each for each in every}
+        states: list[Any] = [each.metrics.get("parameters_encoder_states") for each in finals]
         summaries[cell] = CellSummary(
             cell=cell,
             accuracies=[100 * float(each.metrics["test_accuracy"]) for each in finals],
             training_examples=finals[0].metrics["training_examples"],
             parameters=parameter_counts(finals[0].metrics),
-            states=_mean_states(finals),
+            states=None if None in states else float(np.mean(states)),
             seconds=sum(each.seconds for each in distinct.values()),
             runs=len(distinct),
             comparison=_compare(cell, finals, rival) if rival else None,
@@ -134,19 +135,12 @@ def parameter_counts(metrics: Mapping[str, Any]) -> dict[str, int]:
     return {"paper": paper, "trained": trained, "total": metrics["parameters_total"]}
 
 
-def _mean_states(finals: Sequence[Result]) -> float | None:
-    found: list[Any] = [each.metrics.get("parameters_encoder_states") for each in finals]
-    return None if None in found else float(np.mean(found))
-
-
 def _compare(cell: Cell, finals: Sequence[Result], rival: Sequence[Result]) -> Difference | None:
     if any(each.gold != finals[0].gold for each in (*finals, *rival)):
         logger.warning(
             "%s: not compared: its models were tested on different examples, so the data must have "
             "changed since some were; run those of %s again, with --redo '%s.*'",
-            cell.name,
-            cell.data,
-            cell.data,
+            *(cell.name, cell.data, cell.data),
         )
         return None
     first, second = (np.array([each.right() for each in some]) for some in (finals, rival))

@@ -152,13 +152,5 @@ def with_unknown_words(
     )
 
 
-class _OfNoModel:
-    """What transformers wants to know a tokenizer by."""
-
-
-class _OfNoModelBefore:
-    """The same, for the former name."""
-
-
-AutoTokenizer.register(_OfNoModel, fast_tokenizer_class=OpenVocabularyTokenizer, exist_ok=True)
-AutoTokenizer.register(_OfNoModelBefore, fast_tokenizer_class=RuleTokenizer, exist_ok=True)
+for _kind in (OpenVocabularyTokenizer, RuleTokenizer):  # each by the config of no model
+    AutoTokenizer.register(type("_OfNone", (), {}), fast_tokenizer_class=_kind, exist_ok=True)

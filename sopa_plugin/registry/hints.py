@@ -209,13 +209,9 @@ def buildable(cls: type) -> bool:
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Resolved type hints; a hint that cannot be resolved becomes `Any`, the others stay."""
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except Exception:
-        source = inspect.unwrap(function)
-        names = getattr(source, "__annotations__", {})
-        scope = getattr(source, "__globals__", {})
-        return {name: _hint(name, annotation, scope) for name, annotation in names.items()}
+    source = inspect.unwrap(function)
+    names, scope = getattr(source, "__annotations__", {}), getattr(source, "__globals__", {})
+    return {name: _hint(name, annotation, scope) for name, annotation in names.items()}
 
 
 def field_hints(cls: Any) -> dict[str, Any]:

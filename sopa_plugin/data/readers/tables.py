@@ -24,6 +24,7 @@ from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 from sopa_plugin.errors import UserError, first_line, listed
 from sopa_plugin.registry import is_hub_id
 
+_OFFLINE = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE")  # the first decides for `datasets`
 _TRUE = {"1", "ON", "YES", "TRUE"}
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
     try:
         loaded = datasets.load_dataset(path, config_name, cache_dir=_cache_folder())
     except (OSError, ValueError, RuntimeError) as error:
-        offline = [name for name in _offline_variables() if os.environ.get(name)]
+        offline = [name for name in _OFFLINE if os.environ.get(name, "").upper() in _TRUE]
         asked = f" {offline[0]} is set, so the Hub was not asked." if offline else ""
         raise UserError(
             f"{path}: no such file or folder, and no data set could be had under this name from "
@@ -229,9 +230,3 @@ def _stored_class_names(schema: Schema) -> dict[str, list[str]]:
         }
     except (KeyError, TypeError, ValueError):
         return {}
-
-
-def _offline_variables() -> list[str]:
-    """Those of the offline variables that are on; the first one decides for `datasets`."""
-    names = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE")
-    return [name for name in names if os.environ.get(name, "").upper() in _TRUE]
