@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from sopa_plugin.encoders import Packed, Seq2VecEncoder, encode_packed, offsets_of, pad
-from sopa_plugin.models.model import WEIGHTS_FILE, check_weights
+from sopa_plugin.models.saved import WEIGHTS_FILE, check_weights
 from sopa_plugin.registry import fill_defaults, imported_only
 
 

@@ -9,8 +9,9 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from sopa_plugin.models.bags import BagOfVectors, Tfidf
 from sopa_plugin.models.hard_patterns import HardPatterns
-from sopa_plugin.models.model import Model, load_model, model_from_bytes, model_to_bytes
+from sopa_plugin.models.model import Model
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
+from sopa_plugin.models.saved import load_model, model_from_bytes, model_to_bytes
 
 if TYPE_CHECKING:
     from sopa_plugin.models.text_classifier import TextClassifier

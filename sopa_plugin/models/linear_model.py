@@ -15,12 +15,12 @@ from safetensors.numpy import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
 from sopa_plugin.files import read_json, write_file
-from sopa_plugin.models.model import (
+from sopa_plugin.models.model import Model
+from sopa_plugin.models.saved import (
     CONFIG_FILE,
     FEATURES_FILE,
     RECORD,
     WEIGHTS_FILE,
-    Model,
     check_weights,
     fitting_together,
     load_tokenizer,

@@ -14,8 +14,9 @@ from sopa_plugin.embedders import StaticEmbedder, TokenEmbedder
 from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
-from sopa_plugin.models.model import Model, record
+from sopa_plugin.models.model import Model
 from sopa_plugin.models.open_vocabulary import OpenVocabularyTokenizer, with_unknown_words
+from sopa_plugin.models.saved import record
 from sopa_plugin.registry import Lazy, LocalFile, fill_defaults
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import carry_over, start_patterns, start_votes
@@ -50,7 +51,7 @@ class TextClassifierConfig(PreTrainedConfig):
     Attributes:
         embedder, encoder, head: the parts' `type` and constructor arguments.
         rules: those that patterns of the encoder began as (`Rules.to_json`).
-        sopa_plugin: what made the model (see `sopa_plugin.models.model.record`).
+        sopa_plugin: what made the model (see `sopa_plugin.models.saved.record`).
     """
 
     model_type = "sopa_text_classifier"

@@ -39,17 +39,17 @@ from sopa_plugin.encoders import (
 from sopa_plugin.errors import UserError
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models import compiling
-from sopa_plugin.models.model import (
+from sopa_plugin.models.model import Model
+from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
+from sopa_plugin.models.open_vocabulary import OpenVocabularyTokenizer
+from sopa_plugin.models.saved import (
     CONFIG_FILE,
-    Model,
     check_weights,
     fitting_together,
     load_tokenizer,
     note_files,
     read_config,
 )
-from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
-from sopa_plugin.models.open_vocabulary import OpenVocabularyTokenizer
 from sopa_plugin.registry import check_imported, imported_only
 from sopa_plugin.rules import Rules
 from sopa_plugin.rules.start import RuleEmbedder, patterns_of, settle_votes, started, tests_of
