@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from sopa_plugin.benchmarks.workload import Workload, make_workload
 from sopa_plugin.data.batches import Documents
@@ -38,6 +39,7 @@ from sopa_plugin.training.captured_step import (
     padded_size,
     reason_against,
 )
+from sopa_plugin.wfsa import operator
 
 Config = Callable[..., dict[str, Any]]
 CPU = torch.device("cpu")
@@ -176,6 +178,72 @@ def test_a_replayed_step_is_the_step_itself(workload: Workload, device: str) -> 
         step.steps = {size: partial(step._step, size) for size in step.steps}
     for replayed, launched in zip(*found, strict=True):
         torch.testing.assert_close(replayed, launched, rtol=1e-4, atol=1e-6)
+
+
+class Recording(TorchDispatchMode):
+    """What a CUDA graph is: operations and where their operands are, to be done again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, Any, Any, list[Any]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.calls.append((func, args, kwargs or {}, tree_leaves(result)))
+        return result
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        for func, args, kwargs, places in self.calls:
+            for place, each in zip(places, tree_leaves(func(*args, **kwargs)), strict=True):
+                if isinstance(place, Tensor) and place.data_ptr() != each.data_ptr():
+                    place.copy_(each)
+
+
+class ReplayedStep(CapturedStep):
+    """Replayed on the CPU: whatever the host decided while it recorded, it has decided for good."""
+
+    def _recorded(self, size: int) -> Callable[[], tuple[Tensor, Tensor]]:
+        with self._undone():
+            self._step(size)
+            with Recording() as recording:
+                results = self._step(size)
+
+        def replay() -> tuple[Tensor, Tensor]:
+            recording.replay()
+            return results
+
+        return replay
+
+
+@pytest.mark.parametrize("options", [{"dropout": 0.2}, {"semiring": "log"}], ids=str)
+def test_a_recorded_step_takes_any_batch_and_learning_rate(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    # so that the library's operators go through torch's dispatcher, where they are recorded
+    monkeypatch.setattr(operator, "Tensor", None)
+    random = np.random.default_rng(0)
+    batches = [random.permutation(30)[: random.integers(1, 9)] for _ in range(12)]
+    found = []
+    for kind in (CapturedStep, ReplayedStep):
+        torch.manual_seed(1)
+        model = workload.classifier(**options).train()
+        trained = [each for each in model.parameters() if each.requires_grad]
+
+        def learn(logits: Tensor, labels: Tensor, trained: Any = trained) -> None:
+            functional.cross_entropy(logits, labels).backward()
+            nn.utils.clip_grad_norm_(trained, 0.1)
+
+        step = kind(model, torch.optim.AdamW(trained), workload.documents, 8, learn)
+        results = []
+        for number, batch in enumerate(batches):
+            step.optimizer.param_groups[0]["lr"] = 0.01 / (1 + number)
+            taken = step.take(batch)
+            assert taken is not None
+            results += [each.clone() for each in taken]
+        assert 1 < len(step.steps) < len(batches)
+        found.append([*results, *trained, *step._state()])
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
 
 
 def test_what_cannot_be_recorded_says_how_to_go_on(workload: Workload) -> None:
@@ -362,7 +430,7 @@ class Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for each in torch.utils._pytree.tree_leaves(result):
+        for each in tree_leaves(result):
             assert not isinstance(each, Tensor) or each.device.type == "meta", func
         return result
 
