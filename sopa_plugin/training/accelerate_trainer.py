@@ -410,7 +410,7 @@ class AccelerateTrainer(Trainer):
             logits.zero_()
         steps = self._steps(state.train, state.seed, progress.epoch)
         state.module.train()
-        totals = np.zeros(3)
+        shown = time.monotonic()
         with tqdm(
             total=len(steps),
             initial=progress.step,
@@ -420,13 +420,12 @@ class AccelerateTrainer(Trainer):
         ) as bar:
             while progress.step < len(steps):
                 group = steps[progress.step :][: self.num_gradient_accumulation_steps]
-                results = self._optimizer_step(state, captured, group)
-                if not bar.disable:
-                    totals += sum(_totals(*each) for each in results)
-                    loss, correct = totals[:2] / max(totals[2], 1)
-                    bar.set_postfix(loss=f"{loss:.3f}", accuracy=f"{correct:.3f}", refresh=False)
-                bar.update(len(group))
+                self._optimizer_step(state, captured, group)
                 progress.step += len(group)
+                if not bar.disable and time.monotonic() - shown > 1:  # a GPU is waited for
+                    shown = time.monotonic()
+                    bar.set_postfix(self._so_far(state, steps[: progress.step]), refresh=False)
+                bar.update(len(group))
                 every = self.checkpoint_every
                 due = every is not None and progress.step % every < len(group)
                 if due and progress.step < len(steps):
@@ -447,14 +446,12 @@ class AccelerateTrainer(Trainer):
 
     def _optimizer_step(
         self, state: TrainingState, captured: CapturedStep | None, group: list[list[Integers]]
-    ) -> list[tuple[Tensor, Tensor]]:
-        """One step of the optimizer on the batches of `group`; this process's logits and labels."""
+    ) -> None:
+        """One step of the optimizer on the batches of `group`."""
         numbers = np.concatenate([each for batches in group for each in batches])
-        taken = None if captured is None else captured.take(numbers)
-        if captured is not None and taken is not None:
-            state.train_logits.index_copy_(0, captured.numbers[: len(numbers)], taken[0])
+        if captured is not None and captured.take(numbers, state.train_logits):
             state.schedule.after_step()
-            return [taken]
+            return
         weights = self._weights(state)
         size: float = len(numbers)
         if weights is not None:  # as torch has the mean: over the weights
@@ -462,7 +459,7 @@ class AccelerateTrainer(Trainer):
             size = float(weights[torch.from_numpy(state.train.labels[numbers])].sum())
         # gradients are averaged over processes, losses are not
         scale = self.accelerator.num_processes / (size if self.loss_reduction == "mean" else 1)
-        results, device = [], self.accelerator.device
+        device = self.accelerator.device
         for position, batches in enumerate(group):
             last = position == len(group) - 1
             with nullcontext() if last else self.accelerator.no_sync(state.module):
@@ -480,14 +477,22 @@ class AccelerateTrainer(Trainer):
                     objective = objective + of_states * (share * self.state_lasso)
                 self.accelerator.backward(objective)
             state.train_logits[torch.from_numpy(numbers)] = logits.detach()
-            results.append((logits.detach(), labels))
         self._clip(state.model)
         state.optimizer.step()
         if not self.accelerator.optimizer_step_was_skipped:
             self._decay_to_start(state)
             state.schedule.after_step()
         state.optimizer.zero_grad()
-        return results
+
+    def _so_far(self, state: TrainingState, steps: list[list[Integers]]) -> dict[str, str]:
+        """Loss and accuracy of some of an epoch's steps, of this process's documents."""
+        assert state.train.labels is not None
+        numbers = np.concatenate([each[self.accelerator.process_index] for each in steps])
+        logits = state.train_logits[torch.from_numpy(numbers)]
+        labels = torch.from_numpy(state.train.labels[numbers]).to(logits.device)
+        loss = functional.cross_entropy(logits, labels)
+        correct = (logits.argmax(dim=1) == labels).float().mean()
+        return {"loss": f"{loss:.3f}", "accuracy": f"{correct:.3f}"}
 
     def _anchored(self, state: TrainingState) -> Tensor:
         """What the distance of a model with rules from its start adds to the loss of all texts."""
@@ -590,13 +595,6 @@ def _gradients(model: TextClassifier) -> Iterator[Tensor]:
 
 def _log_softmax(logits: Tensor) -> NDArray[np.floating]:
     return logits.cpu().double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
-
-
-def _totals(logits: Tensor, labels: Tensor) -> NDArray[np.floating]:
-    """Loss, number of right answers and number of documents."""
-    loss = functional.cross_entropy(logits, labels, reduction="sum")
-    correct = (logits.argmax(dim=1) == labels).sum()
-    return np.array([float(loss), float(correct), len(labels)])
 
 
 def _is_round(number: int) -> bool:

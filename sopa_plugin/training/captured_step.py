@@ -36,7 +36,6 @@ NO_LABEL = -100
 WARM_UP = 3
 """Steps before one is recorded, as torch has it for whole networks: kernels are compiled then."""
 
-Results = tuple[Tensor, Tensor]
 _CAPTURED = (torch.optim.Adam, torch.optim.AdamW)
 
 
@@ -171,17 +170,17 @@ class CapturedStep:
         self.documents, self.lengths = DeviceDocuments(documents, device), documents.lengths
         self.numbers = torch.full((batch_size,), self.documents.filler, device=device)
         self.rates = [torch.zeros((), device=device) for _ in optimizer.param_groups]
-        self.steps: dict[int, Callable[[], Results]] = {}
+        self.steps: dict[int, Callable[[], Tensor]] = {}
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         for group in optimizer.param_groups:
             group["fused"], group["capturable"] = True, device.type == "cuda"
         for kept in optimizer.state.values():  # of a run that goes on
             kept["step"] = kept["step"].to(device, torch.float32)
 
-    def take(self, numbers: Integers) -> Results | None:
-        """A step on the documents of `numbers`; None if they have too many tokens.
+    def take(self, numbers: Integers, logits: Tensor | None = None) -> bool:
+        """A step on the documents of `numbers`; whether they have few enough tokens for that.
 
-        Returns their logits and labels, which the next step overwrites.
+        Puts their logits in their rows of `logits [documents, labels]`.
 
         Raises:
             TrainingFailed: the step could not be recorded.
@@ -189,7 +188,7 @@ class CapturedStep:
         lengths = self.lengths[numbers]
         size = max(int(lengths.max()), 1) if self.padded else padded_size(int(lengths.sum()))
         if size > MOST_TOKENS:
-            return None
+            return False
         filled = np.full(len(self.numbers), self.documents.filler)
         filled[: len(numbers)] = numbers
         self.numbers.copy_(torch.from_numpy(filled), non_blocking=True)
@@ -203,11 +202,13 @@ class CapturedStep:
                     f"a training step could not be captured as a CUDA graph ({first_line(error)}); "
                     "go on without, by trainer.cuda_graphs: false"
                 ) from error
-        logits, labels = self.steps[size]()
-        return logits[: len(numbers)], labels[: len(numbers)]
+        found = self.steps[size]()
+        if logits is not None:
+            logits.index_copy_(0, self.numbers[: len(numbers)], found[: len(numbers)])
+        return True
 
-    def _step(self, size: int) -> Results:
-        """The step itself, on the documents of `numbers`."""
+    def _step(self, size: int) -> Tensor:
+        """The step itself, on the documents of `numbers`; their logits."""
         gather = self.documents.padded if self.padded else self.documents.packed
         batch = gather(self.numbers, size)
         labels = batch.pop("labels")
@@ -222,9 +223,9 @@ class CapturedStep:
         for group, rate in zip(groups, given, strict=True):
             group["lr"] = rate  # a number again, for schedulers and checkpoints
         self.optimizer.zero_grad()
-        return logits.detach(), labels
+        return logits.detach()
 
-    def _recorded(self, size: int) -> Callable[[], Results]:
+    def _recorded(self, size: int) -> Callable[[], Tensor]:
         """What takes a step on a batch of that size, after a warm-up that leaves no trace."""
         step = partial(self._step, size)
         if self.device.type != "cuda":
@@ -239,11 +240,11 @@ class CapturedStep:
                     step()
             torch.cuda.current_stream().wait_stream(aside)
             with torch.cuda.graph(graph, pool=self.pool):
-                results = step()
+                logits = step()
 
-        def replay() -> Results:
+        def replay() -> Tensor:
             graph.replay()
-            return results
+            return logits
 
         return replay
 

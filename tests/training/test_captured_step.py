@@ -129,7 +129,7 @@ def test_fillers_change_no_logit_and_no_gradient(
     numbers = np.array([4, 0, 17, 9, 11])
     step.numbers[:5] = torch.from_numpy(numbers)
     before = {name: each.clone() for name, each in model.state_dict().items()}
-    logits = step._step(256)[0][:5]
+    logits = step._step(256)[:5]
     model.load_state_dict(before)
     batch = model.make_batch(documents, numbers)
     output = model(**{name: each.to(device) for name, each in batch.items()})
@@ -165,16 +165,16 @@ def test_a_replayed_step_is_the_step_itself(workload: Workload, device: str) -> 
     """Of the same numbers and random numbers; and on a GPU the host waits for nothing."""
     model = workload.classifier(dropout=0.5).train().to(device)
     step, numbers, found = make_step(model, workload.documents), np.arange(8), []
+    logits = torch.zeros(30, 2, device=device)
     for _ in ("recorded", "launched"):
         with step._undone():
             step.take(numbers)
             if device == "cuda":
                 torch.cuda.set_sync_debug_mode("error")
-            results = step.take(numbers)
+            assert step.take(numbers, logits)
             if device == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
-            assert results is not None
-            found.append([each.clone() for each in (*results, *step._state())])
+            found.append([each.clone() for each in (logits, *step._state())])
         step.steps = {size: partial(step._step, size) for size in step.steps}
     for replayed, launched in zip(*found, strict=True):
         torch.testing.assert_close(replayed, launched, rtol=1e-4, atol=1e-6)
@@ -203,15 +203,15 @@ class Recording(TorchDispatchMode):
 class ReplayedStep(CapturedStep):
     """Replayed on the CPU: whatever the host decided while it recorded, it has decided for good."""
 
-    def _recorded(self, size: int) -> Callable[[], tuple[Tensor, Tensor]]:
+    def _recorded(self, size: int) -> Callable[[], Tensor]:
         with self._undone():
             self._step(size)
             with Recording() as recording:
-                results = self._step(size)
+                logits = self._step(size)
 
-        def replay() -> tuple[Tensor, Tensor]:
+        def replay() -> Tensor:
             recording.replay()
-            return results
+            return logits
 
         return replay
 
@@ -238,9 +238,10 @@ def test_a_recorded_step_takes_any_batch_and_learning_rate(
         results = []
         for number, batch in enumerate(batches):
             step.optimizer.param_groups[0]["lr"] = 0.01 / (1 + number)
-            taken = step.take(batch)
-            assert taken is not None
-            results += [each.clone() for each in taken]
+            logits = torch.zeros(30, 2)
+            assert step.take(batch, logits)
+            assert (logits != 0).any(dim=1).sum() == len(batch)
+            results.append(logits)
         assert 1 < len(step.steps) < len(batches)
         found.append([*results, *trained, *step._state()])
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
@@ -262,10 +263,9 @@ def run(
     taken = []
 
     class Counted(CapturedStep):
-        def take(self, numbers: Any) -> Any:
-            result = super().take(numbers)
-            taken.append(result is not None)
-            return result
+        def take(self, *args: Any) -> bool:
+            taken.append(super().take(*args))
+            return taken[-1]
 
     def reason(state: Any, device: torch.device, own: dict[str, bool]) -> str | None:
         return None if device.type == "cpu" else reason_against(state, device, own)
@@ -471,7 +471,7 @@ def take_without_numbers(model: TextClassifier, documents: Documents) -> Tensor:
         for name in ("ids", "starts", "lengths", "labels"):
             setattr(there, name, emptied(getattr(there, name)))
         with Calls(), Operations():
-            return step._step(128)[0]
+            return step._step(128)
 
 
 @pytest.mark.parametrize(
