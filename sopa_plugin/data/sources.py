@@ -84,10 +84,13 @@ def read_records(
     column_names: Sequence[str] | None = None,
     wanted: Sequence[str] = (),
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line, cells or values by name) of a file of CSV, TSV or JSON lines.
+    """Yields (line where it starts, cells or values by name) of a file of CSV, TSV or JSON lines.
+
+    Cells stay text. Tab-separated files are read without quoting, so that a bare `"` is a character
+    like any other; others may quote cells, with delimiters, line ends and doubled quotes inside.
 
     Arguments:
-        column_names: as for `read_rows`.
+        column_names: the columns of a file without a header row; by default the first row is it.
         wanted: names, each of which comes once among the columns, if at all; what parts the columns
             of `.csv` files is found out by them.
     """
@@ -96,29 +99,13 @@ def read_records(
         yield from read_json_lines(path, encoding)
         return
     delimiter = "\t" if form == "tsv" else find_delimiter(path, encoding, column_names, wanted)
-    header = column_names or read_header(path, delimiter, encoding)
+    header = list(column_names or ()) or read_header(path, delimiter, encoding)
     for name in wanted:
         if header.count(name) > 1:
             raise UserError(f"{path}: expected one column {name!r}, found {listed(header)}.")
-    yield from read_rows(path, delimiter, encoding, column_names)
-
-
-def read_rows(
-    path: Path, delimiter: str, encoding: str = "utf-8", column_names: Sequence[str] | None = None
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields (line where the row starts, cells by column name); every cell stays text.
-
-    Tab-separated files are read without quoting, so that a bare `"` is a character like any other;
-    others may quote cells, with delimiters, line ends and doubled quotes inside.
-
-    Arguments:
-        column_names: the columns of a file without a header row; by default the first row is it.
-    """
-    header = list(column_names or ()) or read_header(path, delimiter, encoding)
-    rows = read_cells(path, delimiter, encoding, header)
-    if not column_names:
-        next(rows)
-    for line, row in rows:
+    for line, row in islice(
+        read_cells(path, delimiter, encoding, header), 0 if column_names else 1, None
+    ):
         yield line, dict(zip(header, row, strict=True))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Size
 from sopa_plugin.data.readers.splits import Example, Examples
-from sopa_plugin.data.sources import entries, read_rows
+from sopa_plugin.data.sources import entries, read_records
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
 
@@ -107,7 +107,7 @@ class RocReader(DatasetReader):
     def _stories(self, source: Path | Table) -> Iterator[tuple[str, str, str, str]]:
         """The place of each story, its two endings and the number of the right one."""
         if isinstance(source, Path):
-            for line, row in read_rows(source, ",", self.encoding):
+            for line, row in read_records(source, self.encoding):
                 first, second, answer = (row[name] for name in _columns(row, f"{source}:{line}"))
                 yield f"{source}:{line}", first, second, answer.strip()
             return

@@ -11,7 +11,7 @@ from sopa_plugin.data.sources import (
     encoding_problem,
     read_json_lines,
     read_lines,
-    read_rows,
+    read_records,
 )
 from sopa_plugin.errors import UserError
 
@@ -39,11 +39,11 @@ def test_lines_of_an_old_mac_end_at_carriage_returns(tmp_path: Path) -> None:
     path = save(tmp_path, "\ufeffone\rtwo\u2028\r\rfour\r".encode())
     assert list(read_lines(path)) == [(1, "one"), (2, "two\u2028"), (3, ""), (4, "four")]
     path = save(tmp_path, b'text,label\r"a, b",x\rc,y\r')
-    assert [row["text"] for _, row in read_rows(path, ",")] == ["a, b", "c"]
+    assert [row["text"] for _, row in read_records(path)] == ["a, b", "c"]
     # one inside a row of a file with other line ends is a fault that has a place
     path = save(tmp_path, b"text,label\na\rb,x\n")
     with pytest.raises(UserError, match=r"data\.txt:2: not a row of cells"):
-        list(read_rows(path, ","))
+        list(read_records(path))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_comma_separated_cells_stay_text(tmp_path: Path) -> None:
         'text,label\r\n"one, ""two""\r\nthree",0\r\nNA,1\r\nnull,0\r\n\r\n1.50,1\r\nsay "so",0\r\n'
     )
     path = save(tmp_path, content.encode(), "data.csv")
-    assert list(read_rows(path, ",")) == [
+    assert list(read_records(path)) == [
         (2, {"text": 'one, "two"\r\nthree', "label": "0"}),
         (4, {"text": "NA", "label": "1"}),
         (5, {"text": "null", "label": "0"}),
@@ -119,17 +119,17 @@ def test_comma_separated_cells_stay_text(tmp_path: Path) -> None:
 def test_a_cell_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
     text = "word " * 40_000
     path = save(tmp_path, f'text,label\n"{text}",1\n'.encode(), "data.csv")
-    assert list(read_rows(path, ",")) == [(2, {"text": text, "label": "1"})]
+    assert list(read_records(path)) == [(2, {"text": text, "label": "1"})]
 
 
 def test_bare_quotes_in_tab_separated_text(tmp_path: Path) -> None:
     path = save(tmp_path, b'text\tlabel\n"so\t1\n6" screen\t0\n', "data.tsv")
-    assert [row["text"] for _, row in read_rows(path, "\t")] == ['"so', '6" screen']
+    assert [row["text"] for _, row in read_records(path)] == ['"so', '6" screen']
 
 
 def test_tables_without_a_header(tmp_path: Path) -> None:
     path = save(tmp_path, b"3,good\n1,bad\n")
-    rows = list(read_rows(path, ",", column_names=["label", "text"]))
+    rows = list(read_records(path, column_names=["label", "text"]))
     assert rows == [(1, {"label": "3", "text": "good"}), (2, {"label": "1", "text": "bad"})]
 
 
@@ -143,7 +143,7 @@ def test_tables_without_a_header(tmp_path: Path) -> None:
 )
 def test_faulty_tables(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        list(read_rows(save(tmp_path, content), ","))
+        list(read_records(save(tmp_path, content)))
 
 
 def test_json_lines(tmp_path: Path) -> None:
