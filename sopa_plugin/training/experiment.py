@@ -118,11 +118,8 @@ class Experiment:
         sizes = {split: len(each) for split, each in data.items()}
         labels = ", ".join(model.labels)
         logger.info("data: %s: %s; classes: %s", self.dataset.describe(), sizes, labels)
-        found = getattr(getattr(model, "embedder", None), "found", None)
-        if found is not None:
-            _log_coverage(found, data, model.tokenizer, self.dataset.is_embedded_sample)
         _log_overlap(data)
-        _log_short_texts(model, data)
+        _log_tokens(model, data, self.dataset.is_embedded_sample)
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         metrics = {"training_examples": len(data["train"])}  # also where no epoch counts them
@@ -388,35 +385,40 @@ def _log_overlap(data: DatasetDict) -> None:
             logger.info("%d of %d %s texts also occur in train", shared, len(texts), split)
 
 
-def _log_short_texts(model: Any, data: DatasetDict) -> None:
-    """Says how many training texts are too short for how many patterns."""
-    if not hasattr(getattr(model, "encoder", None), "least_tokens"):
+def _log_tokens(model: Any, data: DatasetDict, is_sample: bool) -> None:
+    """Says which tokens have a vector of a file, and how many texts are too short for patterns."""
+    found = getattr(getattr(model, "embedder", None), "found", None)
+    least_tokens = getattr(getattr(model, "encoder", None), "least_tokens", None)
+    if found is None and least_tokens is None:
         return
-    lengths = np.diff(Documents.encode(data["train"]["text"], model.tokenizer).offsets)
-    least = np.array(model.encoder.least_tokens())
+    documents = {
+        split: Documents.encode(each["text"], model.tokenizer) for split, each in data.items()
+    }
+    if found is not None:
+        _log_coverage(found, documents, model.tokenizer, is_sample)
+    if least_tokens is None:
+        return
+    lengths, least = documents["train"].lengths, np.array(least_tokens())
     for tokens in np.unique(least[least > lengths.min(initial=least.max())]):
         logger.info(
             "%d of %d training texts have fewer than %d tokens, too few for %d of %d patterns",
-            (lengths < tokens).sum(),
-            len(lengths),
-            tokens,
-            (least >= tokens).sum(),
-            len(least),
+            *((lengths < tokens).sum(), len(lengths), tokens, (least >= tokens).sum(), len(least)),
         )
 
 
 def _log_coverage(
-    found: Found, data: DatasetDict, tokenizer: PreTrainedTokenizerBase, is_sample: bool
+    found: Found,
+    documents: Mapping[str, Documents],
+    tokenizer: PreTrainedTokenizerBase,
+    is_sample: bool,
 ) -> None:
     """Says for which share of the tokens of each split a file of word vectors has a vector."""
     lacking = np.ones(len(tokenizer), dtype=np.bool_)
     lacking[found.ids] = False
     # shape: [vocabulary], of each split
     counts = {
-        split: np.bincount(
-            Documents.encode(each["text"], tokenizer).known_ids, minlength=len(lacking)
-        )
-        for split, each in data.items()
+        split: np.bincount(each.known_ids, minlength=len(lacking))
+        for split, each in documents.items()
     }
     shares = {split: 1 - n[lacking].sum() / max(n.sum(), 1) for split, n in counts.items()}
     said = ", ".join(f"{100 * share:.1f} % of {split}'s" for split, share in shares.items())
