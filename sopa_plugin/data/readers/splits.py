@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
+from mmap import ACCESS_READ, mmap
 from random import Random
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -89,13 +90,14 @@ class Examples:
         """
         schema = pyarrow.schema({"text": pyarrow.string(), "label": pyarrow.string()})
         examples = iter(parse())
-        with NamedTemporaryFile(prefix="sopa_plugin-") as file:
+        with TemporaryFile() as file:
             with pyarrow.ipc.new_stream(file, schema) as stream:
                 while some := list(islice(examples, _PARSED_AT_ONCE)):
                     texts, labels, _ = zip(*some, strict=True)
                     stream.write(pyarrow.record_batch([texts, labels], schema=schema))
             file.flush()
-            table = pyarrow.ipc.open_stream(pyarrow.memory_map(file.name)).read_all()
+            mapped = mmap(file.fileno(), 0, access=ACCESS_READ)
+        table = pyarrow.ipc.open_stream(pyarrow.py_buffer(mapped)).read_all()
 
         def place(row: int) -> str:
             return next(islice(parse(), row, None)).where
