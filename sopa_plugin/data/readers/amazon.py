@@ -6,16 +6,14 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
 from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.data.readers.tables import Table
 from sopa_plugin.data.sources import entries, read_json_lines, read_lines, split_of
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
-
-if TYPE_CHECKING:
-    from sopa_plugin.data.readers.tables import Table
 
 NEGATIVE, POSITIVE = "negative", "positive"
 TOKENISED = ".txt.tok"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from sopa_plugin.data.readers import splits as split_tools
 from sopa_plugin.data.readers.splits import Examples
+from sopa_plugin.data.readers.tables import Table, load_hub, load_stored, parquet_table
 from sopa_plugin.data.sources import (
     SPLITS,
     canonical_splits,
@@ -27,8 +28,6 @@ from sopa_plugin.registry import Bound, LocalPath, PositiveInt, Registrable
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
-
-    from sopa_plugin.data.readers.tables import Table
 
 Splits = dict[str, Examples]
 Size = Annotated[float, Bound(above=0, below=1)] | PositiveInt
@@ -226,8 +225,6 @@ class DatasetReader(ABC, Registrable):
 
     def _loaded_tables(self, config_name: str | None = None) -> dict[str, Table]:
         """The same by their own names."""
-        from sopa_plugin.data.readers.tables import load_hub, load_stored
-
         assert self.path is not None
         path = Path(self.path)
         if path.exists():
@@ -245,8 +242,6 @@ class DatasetReader(ABC, Registrable):
 
     def _source(self, files: list[Path]) -> Path | Table:
         """One split in files: Parquet as a table, others as the reader reads them itself."""
-        from sopa_plugin.data.readers.tables import parquet_table
-
         return parquet_table(files) if is_parquet(files[0]) else files[0]
 
     def _load(self, sources: Mapping[str, Path | Table]) -> Splits:

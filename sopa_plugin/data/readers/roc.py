@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Size
 from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.data.readers.tables import Table
 from sopa_plugin.data.sources import entries, read_records
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
-
-if TYPE_CHECKING:
-    from sopa_plugin.data.readers.tables import Table
 
 WRONG, RIGHT = "negative", "positive"
 # As published, and as Hub data sets write them: compared without case and underscores.

@@ -7,16 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader, Splits
 from sopa_plugin.data.readers.splits import BLANKS, Example, Examples
+from sopa_plugin.data.readers.tables import Table
 from sopa_plugin.data.sources import read_lines
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
-
-if TYPE_CHECKING:
-    from sopa_plugin.data.readers.tables import Table
 
 BINARY = ("negative", "positive")
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")

@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import datasets
 import pyarrow
-from datasets import Dataset, DatasetDict, Features, Value
 from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
 
 from sopa_plugin.errors import UserError, first_line, listed
 from sopa_plugin.registry import is_hub_id
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _OFFLINE = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE")  # the first decides for `datasets`
 _TRUE = {"1", "ON", "YES", "TRUE"}
@@ -110,12 +112,14 @@ def parquet_table(files: Sequence[Path]) -> Table:
         raise UserError(f"{files[0].parent}: its shards name the classes differently.")
 
     def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+        from datasets import Features, Value, load_dataset
+
         if not size:  # which `load_dataset` refuses
             return dict.fromkeys(names, pyarrow.chunked_array([], pyarrow.string()))
         if any("::" in file.name for file in files):
             raise UserError(f"{files[0]}: `datasets` cannot open a file with '::' in its name.")
         kinds = {name: [each.field(name).type for each in schemas.values()] for name in names}
-        data = datasets.load_dataset(
+        data = load_dataset(
             "parquet",
             data_files={"train": [glob.escape(os.path.abspath(file)) for file in files]},
             split="train",
@@ -145,8 +149,10 @@ def loaded_table(name: str, data: Dataset) -> Table:
 
 def load_stored(folder: Path) -> dict[str, Table]:
     """The splits of a folder that `save_to_disk` wrote, by their own names."""
+    from datasets import DatasetDict, load_from_disk
+
     with reading(folder):
-        stored = datasets.load_from_disk(str(folder))
+        stored = load_from_disk(str(folder))
     splits = stored if isinstance(stored, DatasetDict) else {"train": stored}
     return {str(split): loaded_table(f"{folder}[{split}]", data) for split, data in splits.items()}
 
@@ -158,10 +164,12 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
         config_name: which of its configurations, as in `datasets.load_dataset`.
         instead: what to set to have local files read, for the error.
     """
+    from datasets import load_dataset
+
     if not is_hub_id(path):
         raise UserError(f"{path}: no such file or folder. Set {instead}.")
     try:
-        loaded = datasets.load_dataset(path, config_name, cache_dir=_cache_folder())
+        loaded = load_dataset(path, config_name, cache_dir=_cache_folder())
     except (OSError, ValueError, RuntimeError) as error:
         offline = [name for name in _OFFLINE if os.environ.get(name, "").upper() in _TRUE]
         asked = f" {offline[0]} is set, so the Hub was not asked." if offline else ""
@@ -175,6 +183,8 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
 @contextmanager
 def reading(name: str | Path) -> Iterator[None]:
     """Says in one line what `datasets` and Arrow make of a file that they cannot read."""
+    import datasets
+
     verbosity = datasets.logging.get_verbosity()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the error below says it
     bars = datasets.are_progress_bars_disabled()
@@ -195,7 +205,9 @@ def reading(name: str | Path) -> Iterator[None]:
 @functools.cache
 def _cache_folder() -> str | None:
     """None for the usual one; if nothing can be written there, one that this process removes."""
-    folder = datasets.config.HF_DATASETS_CACHE
+    from datasets import config
+
+    folder = config.HF_DATASETS_CACHE
     try:
         os.makedirs(folder, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow
 
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
 from sopa_plugin.data.readers.splits import Example, Examples
+from sopa_plugin.data.readers.tables import Table
 from sopa_plugin.data.sources import (
     SPLITS,
     canonical_splits,
@@ -27,9 +28,6 @@ from sopa_plugin.data.sources import (
 )
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.registry import LocalPath
-
-if TYPE_CHECKING:
-    from sopa_plugin.data.readers.tables import Table
 
 TEXTS = (".txt", ".text", ".md", "")
 _EXPECTED = (
