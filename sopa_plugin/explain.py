@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.cli import (
     add_input,
@@ -37,13 +37,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(argv)
     _check(args)
     form = _form(args)
+    import_plugins(args.include_package)
+    explanation: Explanation = args.explain(_reader(args, args.run), args)
+    _write(explanation, form, args.output)
+
+
+def _reader(args: argparse.Namespace, run: str) -> RunReader:
     from sopa_plugin.interpret.runs import RunReader
 
-    import_plugins(args.include_package)
     device = choose_device(args.device)
-    reader = RunReader(args.run, args.replacement or "next", device, args.accept_changed)
-    explanation: Explanation = args.explain(reader, args)
-    _write(explanation, form, args.output)
+    return RunReader(run, args.replacement or "next", device, args.accept_changed)
 
 
 def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
@@ -52,7 +55,7 @@ def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
     if args.lines:
         texts: Iterable[str] = _texts(args, args.lines)
     else:
-        texts, gold = reader.examples(args.data, args.split or "train", unlabelled=True)
+        texts, gold = reader.examples(args.data, args.split, unlabelled=True)
     reading = reader.patterns(texts, args.k, args.words, gold)
     reading = reading.sorted(args.sort) if args.sort else reading
     chosen = reading.only(args.names) if args.names else reading.first(args.top)
@@ -66,59 +69,32 @@ def _document(reader: RunReader, args: argparse.Namespace) -> Explanation:
     return reader.documents(texts, args.target, args.shown or 10, args.against)
 
 
-def _report(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    return reader.report(args.data, args.split or "dev", args.k, args.examples, args.shown)
-
-
 def _where(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    found = reader.where(args.name, args.data, args.split or "dev")
+    found = reader.where(args.name, args.data, args.split)
     return found.wrong() if args.wrong else found
 
 
-def _compare(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    from sopa_plugin.interpret.runs import RunReader
-
-    device = choose_device(args.device)
-    other = RunReader(args.other, args.replacement or "next", device, args.accept_changed)
-    return reader.compare(other, args.data, args.split or "dev")
-
-
-def _rules(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    return reader.rules(args.data, args.split or "train")
-
-
 def _faithfulness(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    from sopa_plugin.interpret.runs import RunReader
-
-    device, given = choose_device(args.device), (args.data, args.split or "dev", args.documents)
-    found = reader.faithfulness(*given)
-    for folder in args.others:
-        other = RunReader(folder, "next", device, args.accept_changed)
-        found = found.joined(other.faithfulness(*given))
+    found, *others = (
+        each.faithfulness(args.data, args.split, args.documents)
+        for each in (reader, *(_reader(args, run) for run in args.others))
+    )
+    for other in others:
+        found = found.joined(other)
     return found
 
 
-def _mask(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    return reader.edit(args.names, {}, args.serialization_dir)
-
-
-def _fix(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    return reader.edit([], dict(args.values), args.serialization_dir)
-
-
-def _add(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    from sopa_plugin.interpret.editing import add_rule
-
-    change = partial(add_rule, text=args.rule, label=args.label)
-    return reader.edit(args.replaced, {}, args.serialization_dir, change, args.refit)
-
-
 def _edit(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    from sopa_plugin.interpret.editing import reword
+    from sopa_plugin.interpret.editing import add_rule, reword
 
-    words = {"forbid": args.forbid, "allow": args.allow}
-    change = partial(reword, name=args.name, arc=args.arc, **words)
-    return reader.edit([], {}, args.serialization_dir, change, args.refit)
+    change: Callable[..., Any] | None = None
+    if args.rule is not None:
+        change = partial(add_rule, text=args.rule, label=args.label)
+    elif args.name is not None:
+        words = {"forbid": args.forbid, "allow": args.allow}
+        change = partial(reword, name=args.name, arc=args.arc, **words)
+    values = dict(args.values)
+    return reader.edit(args.names, values, args.serialization_dir, change, args.refit)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -156,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         "--lines", metavar="FILE", help="read these documents, as with -i of document"
     )
     add_input(patterns, "--input-format")
-    _finish(patterns, _patterns, ("text", "json", "html", "svg"))
+    _finish(patterns, _patterns, svg=True)
 
     document = actions.add_parser("document", help="why documents get their labels")
     documents = document.add_mutually_exclusive_group()
@@ -173,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     document.add_argument(
         "--activations", metavar="PATTERN", help="this pattern's states over the first document"
     )
-    _finish(document, _document, ("text", "json", "html", "svg"))
+    _finish(document, _document, svg=True)
 
     report = actions.add_parser("report", help="the whole model on one page")
     report.add_argument("-k", type=_COUNT, default=5, help="phrases of each pattern (default 5)")
@@ -187,7 +163,12 @@ def _parser() -> argparse.ArgumentParser:
         help="contributions of each document (default 6)",
     )
     _add_data(report, "dev")
-    _finish(report, _report, ("text", "json", "html"))
+    _finish(
+        report,
+        lambda reader, args: reader.report(
+            args.data, args.split, args.k, args.examples, args.shown
+        ),
+    )
 
     where = actions.add_parser("where", help="every place where a pattern fires, in context")
     where.add_argument("name", metavar="PATTERN", help="the pattern")
@@ -195,18 +176,21 @@ def _parser() -> argparse.ArgumentParser:
         "--wrong", action="store_true", help="only in documents that got a wrong label"
     )
     _add_data(where, "dev")
-    _finish(where, _where, ("text", "json", "html"))
+    _finish(where, _where)
 
     compared = actions.add_parser("compare", help="two models side by side: labels that flip")
     compared.add_argument("other", metavar="OTHER", help="the folder of another run")
     _add_data(compared, "dev")
-    _finish(compared, _compare, ("text", "json", "html"))
+    _finish(
+        compared,
+        lambda reader, args: reader.compare(_reader(args, args.other), args.data, args.split),
+    )
 
     rules = actions.add_parser(
         "rules", help="what training made of the rules that a model began as"
     )
     _add_data(rules, "train")
-    _finish(rules, _rules, ("text", "json", "html"))
+    _finish(rules, lambda reader, args: reader.rules(args.data, args.split))
 
     faithful = actions.add_parser(
         "faithfulness", help="how faithful explanations are, by what contributions compare with"
@@ -216,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
         "--documents", type=_COUNT, default=100, help="how many are read (default 100)"
     )
     _add_data(faithful, "dev")
-    _finish(faithful, _faithfulness, ("text", "json", "html"))
+    _finish(faithful, _faithfulness)
 
     mask = actions.add_parser(
         "mask", aliases=["silence"], help="hold patterns at their means; what changes on dev"
@@ -233,9 +217,8 @@ def _parser() -> argparse.ArgumentParser:
     add = actions.add_parser("add", help="add a rule as a pattern; what changes on dev")
     substitute = actions.add_parser("replace", help="add a rule in the place of a pattern")
     edit = actions.add_parser("edit", help="put words on an arc or take them from it")
-    substitute.add_argument("replaced", nargs=1, metavar="PATTERN", help="held at its mean")
+    substitute.add_argument("names", nargs=1, metavar="PATTERN", help="held at its mean")
     edit.add_argument("name", metavar="PATTERN", help="the pattern")
-    add.set_defaults(replaced=[])
     for rewriter in (add, substitute):
         rewriter.add_argument(
             "rule",
@@ -252,15 +235,22 @@ def _parser() -> argparse.ArgumentParser:
         rewriter.add_argument(
             "--refit", action="store_true", help="fit the head's weights for it on the train set"
         )
-    editors = (mask, _mask), (fix, _fix), (add, _add), (substitute, _add), (edit, _edit)
-    for editor, act in editors:
+    nothing: dict[str, Any] = {
+        "names": [],
+        "values": [],
+        "rule": None,
+        "name": None,
+        "refit": False,
+    }
+    for editor in (mask, fix, add, substitute, edit):
+        editor.set_defaults(**nothing)
         editor.add_argument(
             "-s",
             "--serialization-dir",
             metavar="DIR",
             help="save the edited model in this new folder",
         )
-        _finish(editor, act, ("text", "json", "html"))
+        _finish(editor, _edit)
     return parser
 
 
@@ -271,6 +261,7 @@ def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._Mutual
     group.add_argument(
         "--split",
         choices=("train", "dev", "test"),
+        default=default,
         help=f"which of the run's own sets (default {default})",
     )
     return group
@@ -279,17 +270,20 @@ def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._Mutual
 def _finish(
     parser: argparse.ArgumentParser,
     explain: Callable[[RunReader, argparse.Namespace], Explanation],
-    forms: Sequence[str],
+    svg: bool = False,
 ) -> None:
-    """What all actions have; `explain` does the work, its result can be written as `forms`."""
+    """What all actions have; `explain` does the work, its result is text, JSON, HTML or `svg`."""
+    forms = ("text", "json", "html") + ("svg",) * svg
     parser.set_defaults(explain=explain, forms=forms, replacement=None)
-    if explain in (_patterns, _document, _report, _compare, _mask):
+    action = parser.prog.rpartition(" ")[2]
+    if action in ("patterns", "document", "report", "compare", "mask"):
+        default = "mean" if action == "mask" else "next"
         parser.add_argument(
             "--replacement",
-            choices=("mean", "no_match", "zero") + ("next",) * (explain is not _mask),
+            choices=("mean", "no_match", "zero") + ("next",) * (default == "next"),
             help="what stands for a pattern's number in the document vector: that of its next best "
             "match in the document, what it is where the pattern does not match, zero, or its mean "
-            f"over the train set (default {'mean' if explain is _mask else 'next'})",
+            f"over the train set (default {default})",
         )
     parser.add_argument(
         "--format", choices=forms, help="default: the output file's suffix, or text"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, count, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +33,10 @@ from sopa_plugin.interpret.leave_one_out import (
 from sopa_plugin.interpret.match import Concordance, Match, Place
 from sopa_plugin.interpret.matching import (
     ArcScores,
-    DocumentMatches,
+    MatchesAsked,
     NextBest,
     TopMatches,
+    best_in,
     spell,
     with_boundaries,
 )
@@ -253,7 +255,7 @@ class Explainer:
     def matches(self, document: Any) -> Mapping[str, Match | None]:
         """The best match of each pattern in one document."""
         scored, words = self._read([document]), self.subject.words([document])[0]
-        return DocumentMatches(self.subject, scored, words)
+        return best_in(self.subject, scored, words)
 
     def document(
         self,
@@ -358,12 +360,16 @@ class Explainer:
             named[max(start, first) : min(end, last)] = True
         faithful = faithfulness(subject, encoded, named, targets).tolist()
         shown_scores = subject.encoder.options.algebra.to_score(scores.double()).cpu().numpy()
+        uses_next = self.replacement == "next"
+
+        def spelt(n: int, instead: bool, some: Container[str] | None) -> dict[str, Match | None]:
+            given = scored.without_phrases if instead else scored
+            return best_in(subject, given, words[n], n, some)
+
         for n, (_, own, number) in enumerate(told):
-            matches, others = DocumentMatches(subject, scored, words[n], n), None
-            matches.first = [names[k] for k in drawn[n].tolist()]
-            if self.replacement == "next":
-                others = DocumentMatches(subject, lambda: scored.without_phrases, words[n], n)
-                others.first = matches.first
+            first = {names[k] for k in drawn[n].tolist()}
+            matches = MatchesAsked(partial(spelt, n, False), first)
+            others = MatchesAsked(partial(spelt, n, True), first) if uses_next else None
             columns = (each[n, order[n]].tolist() for each in (shown_scores, effects, evidence))
             rows = zip(order[n].tolist(), *columns, strict=True)
             contributions = tuple(
@@ -444,7 +450,7 @@ class Explainer:
             after = recurrence.take_epsilons(state)[0, columns]
             after[-1] = step.scores[0, number]
             values.append(tuple(algebra.to_score(after.double()).tolist()))
-        match = DocumentMatches(self.subject, scored, words, count_boundaries=True)[pattern]
+        match = best_in(self.subject, scored, words, 0, [pattern], count_boundaries=True)[pattern]
         tokens = with_boundaries(self.subject, words)
         return StateActivations(pattern, tokens, tuple(values), match)
 

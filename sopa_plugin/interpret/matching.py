@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,23 +116,26 @@ class ArcScores:
 
     def taken(self, documents: NDArray[np.int64], patterns: NDArray[np.int64]) -> Taken:
         """The arcs that the best matches of `patterns [n]` in `documents [n]` take."""
-        found = self.best_matches
-        ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
-        return arcs_taken(self.layout, found.steps.cpu().numpy(), ends)
+        return arcs_taken(self.layout, self._steps, self._ends(documents, patterns))
 
     def paths(self, documents: NDArray[np.int64], patterns: NDArray[np.int64]) -> list[Path]:
         """The best matches of `patterns [n]` in `documents [n]`."""
-        found = self.best_matches
-        ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
-        return trace(self.layout, self.path_arcs, found.steps.cpu().numpy(), ends)
+        ends = self._ends(documents, patterns)
+        return trace(self.layout, self.path_arcs, self._steps, ends)
 
     def spans(
         self, documents: NDArray[np.int64], patterns: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where these best matches begin and end, `[n]` each, counted over all documents."""
-        found = self.best_matches
-        ends = Ends.of_best(found, self.path_arcs.offsets, documents, patterns)
-        return first_tokens(self.layout, found.steps.cpu().numpy(), ends), ends.ends
+        ends = self._ends(documents, patterns)
+        return first_tokens(self.layout, self._steps, ends), ends.ends
+
+    def _ends(self, documents: NDArray[np.int64], patterns: NDArray[np.int64]) -> Ends:
+        return Ends.of_best(self.best_matches, self.path_arcs.offsets, documents, patterns)
+
+    @property
+    def _steps(self) -> NDArray[np.uint8]:
+        return self.best_matches.steps.cpu().numpy()
 
     @cached_property
     def consumed(self) -> NDArray[np.bool_]:
@@ -288,53 +290,47 @@ class NextBest:
         return torch.cat([each.to(parts[-1]) for each in parts])
 
 
-class DocumentMatches(Mapping[str, Match | None]):
-    """The best match of each pattern in one document, by its name; None where there is none.
-
-    A match is spelt out when one asks for it, and with it all; but those of the patterns `first`
-    without the others.
+def best_in(
+    subject: Subject,
+    scored: ArcScores,
+    words: Sequence[str],
+    number: int = 0,
+    names: Container[str] | None = None,
+    count_boundaries: bool = False,
+) -> dict[str, Match | None]:
+    """The best match of each pattern, or of some, in one document; None where there is none.
 
     Arguments:
         subject: whose patterns they are.
-        scored: the documents, or what gives them.
+        scored: some documents.
         words: of the document.
-        number: which of the documents it is.
+        number: which of them it is.
+        names: of the patterns; by default all.
         count_boundaries: as for `spell`.
     """
+    numbers = [n for n, name in enumerate(subject.names) if names is None or name in names]
+    wanted = np.array(numbers, dtype=int)
+    found = wanted[scored.best_matches.ends[number].cpu().numpy()[wanted] >= 0]
+    paths = scored.paths(np.full_like(found, number), found)
+    none = [0] * len(paths)
+    matches = spell(subject, paths, [words] * len(paths), none, None, count_boundaries)
+    spelt: dict[str, Match | None] = dict.fromkeys(subject.names[n] for n in numbers)
+    return spelt | {match.pattern: match for match in matches}
+
+
+class MatchesAsked(dict[str, Match | None]):
+    """What `best_in` gives, when one asks for it: the `first` patterns' without the others'."""
 
     def __init__(
         self,
-        subject: Subject,
-        scored: ArcScores | Callable[[], ArcScores],
-        words: Sequence[str],
-        number: int = 0,
-        count_boundaries: bool = False,
+        spell: Callable[[Container[str] | None], dict[str, Match | None]],
+        first: Container[str],
     ) -> None:
-        self.first: Sequence[str] = ()
-        self._scored, self._number = scored, number
-        self._spell = partial(spell, subject, count_boundaries=count_boundaries)
-        self._words, self._names = words, subject.names
-        self._spelt: dict[str, Match | None] = {}
+        self.spell, self.first = spell, first
 
-    def __getitem__(self, name: str) -> Match | None:
-        if name not in self._spelt:
-            self._spell_out(self.first if name in self.first else self._names)
-        return self._spelt[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def _spell_out(self, names: Sequence[str]) -> None:
-        scored = self._scored if isinstance(self._scored, ArcScores) else self._scored()
-        wanted = {name: None for name in names if name not in self._spelt}
-        each = np.array([n for n, name in enumerate(self._names) if name in wanted], dtype=int)
-        each = each[scored.best_matches.ends[self._number].cpu().numpy()[each] >= 0]
-        paths = scored.paths(np.full_like(each, self._number), each)
-        matches = self._spell(paths, [self._words] * len(paths), [0] * len(paths))
-        self._spelt |= wanted | {match.pattern: match for match in matches}
+    def __missing__(self, name: str) -> Match | None:
+        self.update(self.spell(self.first if name in self.first else None))
+        return self[name]
 
 
 ALIGNED_AT_ONCE = 1024
@@ -381,9 +377,8 @@ class TopMatches:
     def __init__(self, subject: Subject, k: int) -> None:
         self.subject = subject
         self.k = k
-        # the best so far of each pattern: by phrase, and from best to worst
+        # the best so far of each pattern, by phrase
         self._tables: list[dict[Hashable, Found]] = [{} for _ in subject.names]
-        self._ranked: list[list[Found]] = [[] for _ in subject.names]
         # what a match must score to be among the best of its pattern or to repeat one of them
         self._floors = [float("-inf")] * len(subject.names)
         self._read = 0
@@ -408,46 +403,58 @@ class TopMatches:
         ):
             if score < self._floors[pattern]:
                 continue
-            key = ids[start:end].tobytes()
-            known = self._tables[pattern].get(key)
+            best, key = self._tables[pattern], ids[start:end].tobytes()
+            known = best.get(key)
             if known is not None and -score >= known.loss - _noise(known.loss):
                 known.count += 1
-            else:
-                count = 1 if known is None else known.count + 1
-                place = self._read + number, length
-                self._keep(pattern, Found(-score, *place, key, documents[number], count), known)
+                continue
+            count = 1 if known is None else known.count + 1
+            best[key] = Found(-score, self._read + number, length, key, documents[number], count)
+            if len(best) > self.k:
+                del best[max(best.values()).key]
+            if len(best) == self.k:
+                worst = max(best.values()).loss
+                self._floors[pattern] = -worst - _noise(worst)
         self._read += len(documents)
 
     def matches(self) -> list[tuple[Match, ...]]:
         """The best matches of each pattern, best first."""
-        every = [(pattern, each) for pattern, ranked in enumerate(self._ranked) for each in ranked]
-        every.sort(key=lambda pair: pair[1].document)
-        spelt: dict[tuple[int, int, int], Match] = {}
+        every = [
+            (number, place, each)
+            for number, best in enumerate(self._tables)
+            for place, each in enumerate(sorted(best.values()))
+        ]
+        every.sort(key=lambda found: found[2].document)
+        spelt: dict[tuple[int, int], Match] = {}
         for start in range(0, len(every), ALIGNED_AT_ONCE):
             some = every[start : start + ALIGNED_AT_ONCE]
-            sources = {each.document: each.source for _, each in some}
+            sources = {each.document: each.source for *_, each in some}
             texts = list(sources.values())
             scored = ArcScores.of(self.subject, self.subject.read(texts))
             layout, semiring, arcs = scored.path_operands
             words = dict(zip(sources, self.subject.words(texts), strict=True))
             firsts = dict(zip(sources, arcs.offsets.tolist(), strict=False))
-            tokens = np.array([firsts[each.document] + each.end - 1 for _, each in some])
-            patterns = np.array([pattern for pattern, _ in some])
+            tokens = np.array([firsts[each.document] + each.end - 1 for *_, each in some])
             found = end_scores(layout, semiring, arcs)
-            ends = Ends.at(found, arcs.offsets, tokens, patterns)
+            ends = Ends.at(found, arcs.offsets, tokens, np.array([number for number, *_ in some]))
             paths = trace(layout, arcs, found.steps.cpu().numpy(), ends)
-            # scores as they were met: with other documents around they may be rounded otherwise
-            met = [
-                replace(path, score=-each.loss) for (_, each), path in zip(some, paths, strict=True)
-            ]
-            numbers, counts = zip(*((each.document, each.count) for _, each in some), strict=True)
-            spelling = [words[number] for number in numbers]
-            matches = spell(self.subject, met, spelling, numbers, counts)
-            for (pattern, each), match in zip(some, matches, strict=True):
-                spelt[pattern, each.document, each.end] = match
+            numbers = [each.document for *_, each in some]
+            matches = spell(
+                self.subject,
+                # scores as they were met: with other documents around they may be rounded otherwise
+                [
+                    replace(path, score=-each.loss)
+                    for path, (*_, each) in zip(paths, some, strict=True)
+                ],
+                [words[number] for number in numbers],
+                numbers,
+                [each.count for *_, each in some],
+            )
+            places = [(number, place) for number, place, _ in some]
+            spelt |= zip(places, matches, strict=True)
         return [
-            tuple(spelt[pattern, each.document, each.end] for each in ranked)
-            for pattern, ranked in enumerate(self._ranked)
+            tuple(spelt[number, place] for place in range(len(best)))
+            for number, best in enumerate(self._tables)
         ]
 
     def _raise_floors(self, best: NDArray[np.floating]) -> None:
@@ -460,19 +467,6 @@ class TopMatches:
         reached = np.take_along_axis(highest, row[None], axis=0)[0]
         floors = np.where((ranks >= self.k).any(axis=0), reached - _noise(reached), -np.inf)
         self._floors = np.maximum(self._floors, floors).tolist()
-
-    def _keep(self, pattern: int, found: Found, known: Found | None) -> None:
-        """Puts a match among the best, in the place of one of the same phrase that is `known`."""
-        table, ranked = self._tables[pattern], self._ranked[pattern]
-        if known is not None:
-            ranked.remove(known)
-        table[found.key] = found
-        insort(ranked, found)
-        if len(ranked) > self.k:
-            del table[ranked.pop().key]
-        if len(ranked) == self.k:
-            worst = ranked[-1].loss
-            self._floors[pattern] = -worst - _noise(worst)
 
 
 def _noise(score: Any) -> Any:
