@@ -87,28 +87,6 @@ def boundary_places(num_rows: int, num_boundary_rows: int) -> tuple[int, int]:
     return num_rows - num_boundary_rows, num_rows - 1
 
 
-def firing_thresholds(
-    scores: Tensor, algebra: Semiring, rules: Sequence[RulePattern | None] = ()
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The best and the mean score of each pattern, and from which on it fires: `[K]` each.
-
-    A pattern fires in a document where its score, as users see it, lies nearer to its best than to
-    its mean over the documents of `scores [B, K]` that it matches; one of a rule, where that is a
-    certain share of a sure match's. Where it matches none, best and mean are -inf and the threshold
-    inf.
-    """
-    matched, shown = scores != algebra.zero, algebra.to_score(scores.double())
-    never = shown.new_full((1, shown.shape[1]), -math.inf)
-    best = torch.cat([never, shown.masked_fill(~matched, -math.inf)]).amax(dim=0)
-    mean = shown.masked_fill(~matched, 0.0).sum(dim=0) / matched.sum(dim=0)
-    mean = mean.where(matched.any(dim=0), -math.inf)
-    threshold = torch.where(matched.any(dim=0), (best + mean) / 2, math.inf)
-    for pattern, rule in enumerate(rules):
-        if rule is not None:
-            threshold[pattern] = FIRES * rule.sure
-    return best, mean, threshold
-
-
 @dataclass(frozen=True)
 class SopaOptions:
     """How arcs are scored; see `SopaEncoder`, whose arguments these are.

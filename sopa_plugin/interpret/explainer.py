@@ -25,10 +25,10 @@ from sopa_plugin.interpret.leave_one_out import (
     LeaveOneOut,
     Replacement,
     Use,
-    UseMeter,
     faithfulness,
     fires_in,
     log_odds,
+    measure_use,
 )
 from sopa_plugin.interpret.match import Concordance, Match, Place
 from sopa_plugin.interpret.matching import (
@@ -481,15 +481,16 @@ class Explainer:
         gold: Sequence[int],
     ) -> list[Use]:
         """Each pattern's use on labelled documents, by what is read of others."""
-        leave_one_out = self._leave_one_out()
         assert effects is not None
         means = scores.document_vector_means() if self.means is None else self.means
         speaks_for = np.where(abs(effects).max(axis=1) < LEAST, -1, effects.argmax(axis=1))
-        meter = UseMeter(self.subject, scores.thresholds, speaks_for, means, leave_one_out)
         labels = iter(gold)
-        for chunk, scored in self._read_all(documents):
-            meter.add(scored, list(islice(labels, len(chunk))))
-        return meter.uses()
+        chunks = (
+            (scored, list(islice(labels, len(chunk))))
+            for chunk, scored in self._read_all(documents)
+        )
+        given = scores.thresholds, speaks_for, means, self._leave_one_out()
+        return measure_use(self.subject, chunks, *given)
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)

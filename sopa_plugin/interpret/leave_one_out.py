@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sopa_plugin.data.ngrams import NewWords
-from sopa_plugin.encoders.sopa_layers import firing_thresholds
+from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import arcs_of
 from sopa_plugin.interpret.explanation import Told
@@ -73,7 +74,8 @@ class DocumentScores:
     Attributes:
         best, mean: the highest score of each pattern as users see it, and the mean over the
             documents that it matches, `[K]`; -inf where it never matches.
-        thresholds: from where on each pattern fires, `[K]` (see `firing_thresholds`).
+        thresholds: from where on each pattern fires, `[K]`: halfway between those or, of a rule's,
+            where it does; of one that never matches, infinite.
         matched, fires: where each pattern matches and where it fires, `[documents, K]`.
     """
 
@@ -81,9 +83,17 @@ class DocumentScores:
         self.subject = subject
         self.scores = scores
         algebra = subject.encoder.options.algebra
-        self.matched: NDArray[np.bool_] = (scores != algebra.zero).cpu().numpy()
-        self.best, self.mean, self.thresholds = (
-            each.cpu().numpy() for each in firing_thresholds(scores, algebra, subject.encoder.rules)
+        matched, shown = scores != algebra.zero, algebra.to_score(scores.double())
+        never = shown.new_full((1, shown.shape[1]), -math.inf)
+        best = torch.cat([never, shown.masked_fill(~matched, -math.inf)]).amax(dim=0)
+        mean = shown.masked_fill(~matched, 0.0).sum(dim=0) / matched.sum(dim=0)
+        mean = mean.where(matched.any(dim=0), -math.inf)
+        thresholds = torch.where(matched.any(dim=0), (best + mean) / 2, math.inf)
+        for pattern, rule in enumerate(subject.encoder.rules):
+            if rule is not None:
+                thresholds[pattern] = FIRES * rule.sure
+        self.matched, self.best, self.mean, self.thresholds = (
+            each.cpu().numpy() for each in (matched, best, mean, thresholds)
         )
         self.fires = fires_in(subject, scores, self.thresholds)
 
@@ -291,104 +301,80 @@ class Use(Told):
         ]
 
 
-class UseMeter:
-    """Measures every pattern's use in one pass over documents.
+@torch.no_grad()
+def measure_use(
+    subject: Subject,
+    chunks: Iterable[tuple[ArcScores, Sequence[int]]],
+    thresholds: NDArray[np.float64],
+    speaks_for: NDArray[np.integer],
+    means: Tensor,
+    leave_one_out: LeaveOneOut,
+) -> list[Use]:
+    """Each pattern's use.
 
     Arguments:
         subject: whose patterns they are.
+        chunks: some documents at a time and the numbers of their labels; all share new words.
         thresholds: from where on each pattern fires, `[K]`.
         speaks_for: the number of the label that each pattern speaks for, -1 of none, `[K]`.
         means: what patterns are held at.
         leave_one_out: makes the contributions of which the largest count.
     """
-
-    def __init__(
-        self,
-        subject: Subject,
-        thresholds: NDArray[np.float64],
-        speaks_for: NDArray[np.integer],
-        means: Tensor,
-        leave_one_out: LeaveOneOut,
-    ) -> None:
-        self.subject = subject
-        self.thresholds = thresholds
-        self.speaks_for = speaks_for
-        self._held = LeaveOneOut(subject, "mean", means)
-        self._leave_one_out = leave_one_out
-        # shape: [figures, K]; sums over documents
-        self._sums = np.zeros((5, len(speaks_for)))
-        self._labels = np.zeros(len(subject.labels))
-        self._taken: Counter[tuple[int, ...]] = Counter()
-        self._consumed: Counter[tuple[int, ...]] = Counter()
-        self._new_words: NewWords | None = None
-
-    @torch.no_grad()
-    def add(self, scored: ArcScores, gold: Sequence[int]) -> None:
-        """Takes documents and the numbers of their labels; all share the same new words."""
-        subject, scores, labels = self.subject, scored.scores, np.array(gold)
-        self._new_words = scored.encoded.new_words
-        fires = fires_in(subject, scores, self.thresholds)
-        of_label = labels[:, None] == self.speaks_for
-        self._labels += np.bincount(labels, minlength=len(self._labels))
-        self._sums[:2] += fires.sum(axis=0), (fires & of_label).sum(axis=0)
-        self._count_arcs(scored, *np.nonzero(fires))
+    held, patterns = LeaveOneOut(subject, "mean", means), len(speaks_for)
+    # shape: [K]; sums over documents
+    fired, hits, loss, accuracy, top = np.zeros((5, patterns))
+    labels = np.zeros(len(subject.labels))
+    taken: Counter[tuple[int, ...]] = Counter()
+    consumed: Counter[tuple[int, ...]] = Counter()
+    spelt: dict[int, str] = {}
+    for scored, given in chunks:
+        scores, gold = scored.scores, np.array(given)
+        fires = fires_in(subject, scores, thresholds)
+        fired += fires.sum(axis=0)
+        hits += (fires & (gold[:, None] == speaks_for)).sum(axis=0)
+        labels += np.bincount(gold, minlength=len(labels))
+        places = np.nonzero(fires)
+        steps = scored.taken(*places)
+        # shape: [4, arcs taken]: match, pattern, number of the kind in `ARCS`, state
+        kinds = np.where(steps.looped, 1, np.where(steps.tokens < 0, 2, 0))
+        each = np.stack([steps.paths, places[1][steps.paths], kinds, steps.states])
+        taken.update(map(tuple, np.unique(each, axis=1)[1:].T.tolist()))
+        words = np.stack([*each[1:], scored.ids[steps.tokens]])[:, steps.tokens >= 0]
+        consumed.update(map(tuple, words.T.tolist()))
         asked = np.flatnonzero((scored.encoded.offsets.diff() >= (subject.prior is not None)).cpu())
-        rows = torch.from_numpy(asked).to(scores.device)
-        scores, labels = scores[rows], labels[asked]
+        scores, gold = scores[torch.from_numpy(asked).to(scores.device)], gold[asked]
         predicted = subject.logits(subject.document_vectors(scores)).double().cpu()
         before = predicted.log_softmax(dim=-1).numpy()
-        count, patterns = scores.shape
-        pairs = (
-            torch.arange(count).repeat_interleave(patterns),
-            torch.arange(patterns).repeat(count),
-        )
-        without = self._held.logits_without(scores, *pairs).cpu().log_softmax(dim=-1)
-        after = without.reshape(count, patterns, -1).numpy()
-        each = np.arange(count)
-        self._sums[2] += (before[each, labels][:, None] - after[each, :, labels]).sum(axis=0)
-        right = (before.argmax(axis=1) == labels).astype(int)[:, None]
-        self._sums[3] += ((after.argmax(axis=2) == labels[:, None]) - right).sum(axis=0)
-        effects = np.abs(self._leave_one_out(scored)[asked, :, before.argmax(axis=1)])
+        pairs = torch.from_numpy(np.indices(scores.shape).reshape(2, -1))
+        without = held.logits_without(scores, *pairs).cpu().log_softmax(dim=-1)
+        after = without.reshape(*scores.shape, -1).numpy()
+        every = np.arange(len(gold))
+        loss += (before[every, gold][:, None] - after[every, :, gold]).sum(axis=0)
+        right = (before.argmax(axis=1) == gold).astype(int)[:, None]
+        accuracy += ((after.argmax(axis=2) == gold[:, None]) - right).sum(axis=0)
+        effects = np.abs(leave_one_out(scored)[asked, :, before.argmax(axis=1)])
         largest = np.argsort(-effects, axis=1, kind="stable")[:, :TOP]
-        np.add.at(self._sums[4], largest[np.take_along_axis(effects, largest, axis=1) > LEAST], 1)
-
-    def _count_arcs(
-        self, scored: ArcScores, documents: NDArray[np.int64], patterns: NDArray[np.int64]
-    ) -> None:
-        """Counts the arcs of the best matches of `patterns` in `documents`, and their words."""
-        taken = scored.taken(documents, patterns)
-        # shape: [arcs taken]; numbers of `ARCS`
-        kinds = np.where(taken.looped, 1, np.where(taken.tokens < 0, 2, 0))
-        each = np.stack([taken.paths, patterns[taken.paths], kinds, taken.states])
-        self._taken.update(map(tuple, np.unique(each, axis=1)[1:].T.tolist()))
-        words = np.stack([*each[1:], scored.ids[taken.tokens]])[:, taken.tokens >= 0]
-        self._consumed.update(map(tuple, words.T.tolist()))
-
-    def uses(self) -> list[Use]:
-        """The use of each pattern."""
-        documents = max(self._labels.sum(), 1)
-        fired, hits, loss, accuracy, top = self._sums
-        known = list({key[3] for key in self._consumed} - {-1, -2})
-        spelt: dict[int, str] = {-1: BEFORE, -2: AFTER}
-        if self._new_words is not None:
-            spelt |= zip(known, self.subject.spell(known, self._new_words), strict=True)
-        layout = self.subject.encoder.layout
-        arcs = [[arc[:2] for arc in arcs_of(layout, pattern)] for pattern in range(len(fired))]
-        taken: list[dict[Arc, float]] = [dict.fromkeys(each, 0.0) for each in arcs]
-        consumed: list[dict[Arc, list[tuple[str, int]]]] = [
-            {arc: [] for arc in each} for each in arcs
-        ]
-        for (pattern, kind, state), count in self._taken.items():
-            taken[pattern][ARCS[kind], state] = float(count / fired[pattern])
-        for (pattern, kind, state, word), count in self._consumed.most_common():
-            consumed[pattern][ARCS[kind], state].append((spelt[word], count))
-        of_label = np.maximum(self._labels[self.speaks_for], 1)
-        columns = (
-            loss / documents, accuracy / documents, hits / np.maximum(fired, 1), hits / of_label,
-            top / documents, fired.astype(int),
-        )  # fmt: skip
-        rows = zip(*(column.tolist() for column in columns), taken, consumed, strict=True)
-        return [Use(*row) for row in rows]
+        np.add.at(top, largest[np.take_along_axis(effects, largest, axis=1) > LEAST], 1)
+        new = list({key[-1] for key in consumed} - spelt.keys() - {-1, -2})
+        spelt |= zip(new, subject.spell(new, scored.encoded.new_words), strict=True)
+    spelt |= {-1: BEFORE, -2: AFTER}
+    layout = subject.encoder.layout
+    arcs_of_each = [[arc[:2] for arc in arcs_of(layout, pattern)] for pattern in range(patterns)]
+    shares = [dict.fromkeys(arcs, 0.0) for arcs in arcs_of_each]
+    by_arc: list[dict[Arc, list[tuple[str, int]]]] = [
+        {arc: [] for arc in arcs} for arcs in arcs_of_each
+    ]
+    for (pattern, kind, state), count in taken.items():
+        shares[pattern][ARCS[kind], state] = float(count / fired[pattern])
+    for (pattern, kind, state, word), count in consumed.most_common():
+        by_arc[pattern][ARCS[kind], state].append((spelt[word], count))
+    documents, of_label = max(labels.sum(), 1), np.maximum(labels[speaks_for], 1)
+    columns = (
+        loss / documents, accuracy / documents, hits / np.maximum(fired, 1), hits / of_label,
+        top / documents, fired.astype(int),
+    )  # fmt: skip
+    rows = zip(*(column.tolist() for column in columns), shares, by_arc, strict=True)
+    return [Use(*row) for row in rows]
 
 
 TOKENS_AT_ONCE = 2**16

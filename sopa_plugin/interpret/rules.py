@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sopa_plugin.encoders.sopa_layers import firing_thresholds
 from sopa_plugin.errors import UserError, shortened, visible
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.leave_one_out import fires_in
+from sopa_plugin.interpret.leave_one_out import DocumentScores, fires_in
 from sopa_plugin.interpret.markup import fold, paint, signed, state_name
 from sopa_plugin.interpret.matching import ArcScores, with_boundaries
 from sopa_plugin.interpret.subject import ModelSubject
@@ -162,9 +161,8 @@ class _Side:
     def __init__(self, subject: ModelSubject, own: Tensor) -> None:
         self.subject, self.own, head = subject, own, subject.model.head
         self.votes: Tensor = head.output.weight.detach().cpu()
-        encoder, none = subject.encoder, torch.zeros(0, own.shape[1])
-        _, _, thresholds = firing_thresholds(none, encoder.options.algebra, encoder.rules)
-        self.thresholds = thresholds.masked_fill(~own.any(dim=0), torch.inf).numpy()
+        of_rules = DocumentScores(subject, torch.zeros(0, own.shape[1])).thresholds
+        self.thresholds = np.where(own.any(dim=0), of_rules, np.inf)
         self.fires = torch.zeros(len(own), dtype=torch.long)
         self.vectors = torch.zeros(own.shape)  # document vectors, where rules fire
         # by pattern, state and whether it is a loop: words that the other side's arc does not take
