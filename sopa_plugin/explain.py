@@ -22,7 +22,6 @@ from sopa_plugin.cli import (
     whole_number,
 )
 from sopa_plugin.errors import UserError
-from sopa_plugin.files import write_file
 from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
@@ -39,7 +38,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     form = _form(args)
     import_plugins(args.include_package)
     explanation: Explanation = args.explain(_reader(args, args.run), args)
-    _write(explanation, form, args.output)
+    if args.output is not None:
+        explanation.save(args.output, form)
+        return
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print(explanation.render(form, color), end="")
 
 
 def _reader(args: argparse.Namespace, run: str) -> RunReader:
@@ -320,24 +324,6 @@ def _form(args: argparse.Namespace) -> str:
     if path is not None:
         check_output(path, "-o", args.force)
     return form
-
-
-def _write(explanation: Explanation, form: str, output: str | None) -> None:
-    """Writes stdout or a file, whole or not at all."""
-    if output is None:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        print(explanation.render(form, color), end="")
-        return
-    path, text = Path(output), explanation.render(form)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():  # a pipe or device, which stays what it is
-            path.write_text(text, encoding="utf-8")
-        else:
-            write_file(path.resolve(), text)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _texts(args: argparse.Namespace, path: str) -> Iterator[str]:

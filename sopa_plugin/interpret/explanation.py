@@ -90,8 +90,15 @@ class Explanation(Told):
                 return self.to_svg()
         raise UserError(f"expected text, json, html or svg, found {form!r}")
 
-    def save(self, path: str | Path) -> None:
-        """Writes the explanation to `path`: .html, .svg, .json, anything else as text."""
+    def save(self, path: str | Path, form: str | None = None) -> None:
+        """Writes the explanation to `path` as `form`, by default by its suffix, else as text."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path.resolve(), self.render(SUFFIXES.get(path.suffix.lower(), "text")))
+        text = self.render(form or SUFFIXES.get(path.suffix.lower(), "text"))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():  # a pipe or device, which stays what it is
+                path.write_text(text, encoding="utf-8")
+            else:
+                write_file(path.resolve(), text)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror})") from error

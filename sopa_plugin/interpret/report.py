@@ -23,7 +23,6 @@ from sopa_plugin.interpret.markup import (
     columns,
     padded,
     paint,
-    percent,
     render,
 )
 from sopa_plugin.interpret.match import Concordance
@@ -161,20 +160,6 @@ class ModelReport(Explanation):
     @property
     def title(self) -> str:
         return f"Report on {self.name}"
-
-    @property
-    def tiles(self) -> dict[str, str]:
-        """The figures that stand first, in words."""
-        return {
-            "accuracy: documents labelled rightly": f"{100 * self.metrics['accuracy']:.1f} %",
-            "macro F1: mean over the classes": f"{self.metrics['macro_f1']:.3f}",
-            "loss: mean −log probability of the right label": f"{self.metrics['loss']:.3f}",
-            "calibration error: how far probabilities are off": percent(
-                self.metrics["calibration_error"]
-            ),
-            f"documents: {self.read}": f"{int(self.metrics['examples']):,}",
-            "patterns": str(len(self.patterns)),
-        }
 
     @property
     def confused(self) -> dict[str, dict[str, int]]:

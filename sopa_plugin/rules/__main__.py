@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,27 +16,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Parses arguments and does what is asked."""
     parser = make_parser("rules", "Rules as patterns, patterns as rules.")
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_check(
-        commands.add_parser(
-            "check",
-            help="say what becomes of each rule, and what it does on texts",
-            description="Say of each rule of a file whether it is a pattern exactly, a union of "
-            "several, or refused and why; with --data, where it fires.",
-        )
+    check = commands.add_parser(
+        "check",
+        help="say what becomes of each rule, and what it does on texts",
+        description="Say of each rule of a file whether it is a pattern exactly, a union of "
+        "several, or refused and why; with --data, where it fires.",
     )
-    _add_export(
-        commands.add_parser(
-            "export",
-            help="write the patterns of a trained model as rules",
-            description="Write each pattern of a trained model as a rule that fires as nearly as "
-            "it can where the pattern does, and say how nearly.",
-        )
-    )
-    args = parser.parse_args(argv)
-    args.run_command(args)
-
-
-def _add_check(check: ArgumentParser) -> None:
     check.add_argument(
         "file",
         help="rules: .jsonl (spaCy's token patterns), .txt ([label] sections of word regexes) or "
@@ -58,9 +43,12 @@ def _add_check(check: ArgumentParser) -> None:
     )
     check.add_argument("--lowercase", action="store_true", help="fold the case of texts")
     check.set_defaults(run_command=_check)
-
-
-def _add_export(export: ArgumentParser) -> None:
+    export = commands.add_parser(
+        "export",
+        help="write the patterns of a trained model as rules",
+        description="Write each pattern of a trained model as a rule that fires as nearly as "
+        "it can where the pattern does, and say how nearly.",
+    )
     export.add_argument("run", help="the folder of a finished run")
     export.add_argument(
         "-o",
@@ -77,6 +65,8 @@ def _add_export(export: ArgumentParser) -> None:
     )
     add_model_options(export, device=None)
     export.set_defaults(run_command=_export)
+    args = parser.parse_args(argv)
+    args.run_command(args)
 
 
 def _check(args: Namespace) -> None:

@@ -39,6 +39,11 @@ class Item(NamedTuple):
         """Whether it comes a fixed number of times."""
         return self.least == self.most
 
+    @property
+    def is_loop(self) -> bool:
+        """Whether it comes any number of times, or not at all."""
+        return self.least == 0 and self.most is None
+
 
 @dataclass(frozen=True)
 class HardPattern:
@@ -97,11 +102,14 @@ def fit(items: Sequence[Item]) -> list[HardPattern]:
         if sum(max(item.least, item.most or 0) for item in items) >= MOST_STATES:
             raise DoesNotFit(f"it has {MOST_STATES} tokens or more: cut it into shorter rules")
         steps = list(_steps(items))
-        crowded = _crowded(steps)
-        if crowded is None:
-            found[_pattern(steps)] = None
+        # the items of two steps that would need two epsilons with no token between
+        crowded = ((a.item, b.item) for a, b in pairwise(steps) if a.epsilon and b.epsilon)
+        if (both := next(crowded, None)) is not None:
+            waiting += _split(items, both)
         else:
-            waiting += _split(items, crowded)
+            loops = (*(step.loop for step in steps), None)
+            main_path, epsilons = zip(*((step.arc, step.epsilon) for step in steps), strict=True)
+            found[HardPattern(main_path, epsilons, loops)] = None
         if len(found) + len(waiting) > MOST_PATTERNS:
             break
     raise DoesNotFit(f"it is a union of more than {MOST_PATTERNS} patterns")
@@ -145,17 +153,13 @@ def _steps(items: Sequence[Item]) -> Iterator[_Step]:
             continue
         if least == 0 and loop is not None:  # two loops meet on one state
             yield _Step(number, None, True, loop)
-        if least == 1 and loop is None and number > 0 and _is_loop(items[number + 1]):
+        if least == 1 and loop is None and number > 0 and items[number + 1].is_loop:
             yield _Step(number, test, False, test)  # the state after it has another loop
             continue
         for place in range(least):
             yield _Step(number, test, False, loop)
             loop = test if place == 0 else None
         loop = test if least < 2 else None
-
-
-def _is_loop(item: Item) -> bool:
-    return item.least == 0 and item.most is None
 
 
 def _spread(sure: int, optional: int) -> list[bool]:
@@ -165,14 +169,6 @@ def _spread(sure: int, optional: int) -> list[bool]:
     for place in range(sure + 1):
         order += [True] * (place in taken) + [False] * (place < sure)
     return order + [True] * (optional - len(taken))
-
-
-def _crowded(steps: Sequence[_Step]) -> tuple[int, int] | None:
-    """The items of two steps that would need two epsilons with no token between."""
-    for step, after in pairwise(steps):
-        if step.epsilon and after.epsilon:
-            return step.item, after.item
-    return None
 
 
 def _split(items: tuple[Item, ...], crowded: tuple[int, int]) -> list[tuple[Item, ...]]:
@@ -185,11 +181,3 @@ def _split(items: tuple[Item, ...], crowded: tuple[int, int]) -> list[tuple[Item
         items[:at] + fewest + items[at + 1 :],
         (*items[:at], Item(test, least + 1, most), *items[at + 1 :]),
     ]
-
-
-def _pattern(steps: Sequence[_Step]) -> HardPattern:
-    return HardPattern(
-        tuple(step.arc for step in steps),
-        tuple(step.epsilon for step in steps),
-        (*(step.loop for step in steps), None),
-    )

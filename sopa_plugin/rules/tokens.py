@@ -157,7 +157,10 @@ class TokenTest:
         """Whether it asks for capitals, which text whose case is folded has not."""
         return any(
             attribute in ("IS_TITLE", "IS_UPPER")
-            or (attribute in ("ORTH", "TEXT") and any(map(_has_capitals, _values(value))))
+            or (
+                attribute in ("ORTH", "TEXT")
+                and any(each != each.lower() for each in _values(value))
+            )
             or (attribute == "SHAPE" and any("X" in str(each) for each in _values(value)))
             for attribute, relation, value in self.conditions
             if relation != "REGEX"
@@ -210,10 +213,6 @@ class TokenTest:
 
 def _values(value: Any) -> Any:
     return value if isinstance(value, frozenset) else (value,)
-
-
-def _has_capitals(word: str) -> bool:
-    return word != word.lower()
 
 
 ANY = TokenTest()

@@ -9,6 +9,7 @@ the row.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,9 @@ _KINDS = (
     "+ = _ :) 🙂"
 )
 """Words of many kinds, one of which is like an unknown word more often than not."""
+
+
+_SPELLINGS = str, str.lower, str.upper, str.title, str.capitalize
 
 
 class Questions:
@@ -118,7 +122,7 @@ class UnknownWords:
         """
         questions = Questions(tests)
         every = itertools.chain(words, _KINDS.split())
-        spelt = {each: None for word in every for each in _spellings(word)}
+        spelt = {spell(word): None for word in every for spell in _SPELLINGS}
         found = dict.fromkeys([*_open_answers(tests), *map(questions.answers, spelt)])
         plain, *others = found
         rows = {plain: unknown} | {each: first + n for n, each in enumerate(others)}
@@ -154,7 +158,7 @@ class UnknownWords:
     def row_of(self, answers: Answers) -> int:
         """The row of answers or, if there is none, of the nearest."""
         if answers not in self.rows:
-            answers = min(self.rows, key=lambda each: _differences(each, answers))
+            answers = min(self.rows, key=lambda each: sum(map(operator.ne, each, answers)))
         return self.rows[answers]
 
     def to_json(self) -> dict[str, Any]:
@@ -188,11 +192,3 @@ def _open_answers(tests: Sequence[TokenTest]) -> Iterator[Answers]:
         usual = [test.accepts(_UNNAMED) for test in tests]
     choices = ("01" if each is None else str(int(each)) for each in usual)
     return map("".join, itertools.product(*choices))
-
-
-def _spellings(word: str) -> tuple[str, ...]:
-    return word, word.lower(), word.upper(), word.title(), word.capitalize()
-
-
-def _differences(some: Answers, others: Answers) -> int:
-    return sum(a != b for a, b in zip(some, others, strict=True))
