@@ -59,7 +59,7 @@ def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
     if args.lines:
         texts: Iterable[str] = _texts(args, args.lines)
     else:
-        texts, gold = reader.examples(args.data, args.split, unlabelled=True)
+        texts, gold = reader.examples(args.data, args.split or "train", unlabelled=True)
     reading = reader.patterns(texts, args.k, args.words, gold)
     reading = reading.sorted(args.sort) if args.sort else reading
     chosen = reading.only(args.names) if args.names else reading.first(args.top)
@@ -74,13 +74,13 @@ def _document(reader: RunReader, args: argparse.Namespace) -> Explanation:
 
 
 def _where(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    found = reader.where(args.name, args.data, args.split)
+    found = reader.where(args.name, args.data, args.split or "dev")
     return found.wrong() if args.wrong else found
 
 
 def _faithfulness(reader: RunReader, args: argparse.Namespace) -> Explanation:
     found, *others = (
-        each.faithfulness(args.data, args.split, args.documents)
+        each.faithfulness(args.data, args.split or "dev", args.documents)
         for each in (reader, *(_reader(args, run) for run in args.others))
     )
     for other in others:
@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     _finish(
         report,
         lambda reader, args: reader.report(
-            args.data, args.split, args.k, args.examples, args.shown
+            args.data, args.split or "dev", args.k, args.examples, args.shown
         ),
     )
 
@@ -187,14 +187,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_data(compared, "dev")
     _finish(
         compared,
-        lambda reader, args: reader.compare(_reader(args, args.other), args.data, args.split),
+        lambda reader, args: reader.compare(
+            _reader(args, args.other), args.data, args.split or "dev"
+        ),
     )
 
     rules = actions.add_parser(
         "rules", help="what training made of the rules that a model began as"
     )
     _add_data(rules, "train")
-    _finish(rules, lambda reader, args: reader.rules(args.data, args.split))
+    _finish(rules, lambda reader, args: reader.rules(args.data, args.split or "train"))
 
     faithful = actions.add_parser(
         "faithfulness", help="how faithful explanations are, by what contributions compare with"
@@ -265,7 +267,6 @@ def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._Mutual
     group.add_argument(
         "--split",
         choices=("train", "dev", "test"),
-        default=default,
         help=f"which of the run's own sets (default {default})",
     )
     return group

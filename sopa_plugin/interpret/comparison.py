@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError, visible
 from sopa_plugin.files import plain
@@ -242,8 +241,7 @@ def compare(
         names: of the models.
         split: of which set the documents are.
 
-    Raises:
-        UserError: The models have not the same labels.
+    Raises `UserError` if the models have not the same labels.
     """
     labels, sides = before.subject.labels, (before, after)
     if set(labels) != set(after.subject.labels):
@@ -270,11 +268,13 @@ def compare(
     for name, pattern in readings[0].items():
         twin = readings[1].get(name)
         if twin is not None and twin.num_states == pattern.num_states:
-            scores = (
+            scores = [
                 each[:, explainer.subject.number(name)]
                 for each, explainer in zip(vectors, sides, strict=True)
-            )
-            pairs.append(PatternPair(pattern, twin, _correlation(*scores)))
+            ]
+            constant = min(np.ptp(scores, axis=1)) == 0
+            agreement = None if constant else float(np.corrcoef(*scores)[0, 1])
+            pairs.append(PatternPair(pattern, twin, agreement))
     pairs.sort(key=lambda pair: -pair.change)
     paired = {pair.before.name for pair in pairs}
     one, two = (tuple(name for name in each.subject.names if name not in paired) for each in sides)
@@ -283,10 +283,3 @@ def compare(
         for each in found
     ]
     return Comparison(names, split, figures[0], figures[1], tuple(flips), tuple(pairs), (one, two))
-
-
-def _correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float | None:
-    """Pearson's correlation; None where one of them is constant."""
-    if min(np.ptp(one), np.ptp(two)) == 0:
-        return None
-    return float(np.corrcoef(one, two)[0, 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, pairwise
 from shutil import get_terminal_size
@@ -79,14 +79,6 @@ class Contribution(Told):
         return None if self.others is None else self.others[self.pattern]
 
 
-def largest(
-    contributions: Sequence[Contribution], target: str, count: int
-) -> tuple[Contribution, ...]:
-    """Of contributions in their order, the first that are evidence, other than none at all."""
-    shown = (item for item in contributions if item.evidence and item.effect[target] != 0)
-    return tuple(islice(shown, count))
-
-
 class Span(NamedTuple):
     """A shown contribution's place: tokens `start <= i < end`, the line below the text it lies on.
 
@@ -157,8 +149,9 @@ class DocumentExplanation(Explanation):
 
     @property
     def shown(self) -> tuple[Contribution, ...]:
-        """The largest contributions other than none at all."""
-        return largest(self.contributions, self.target, self.shown_patterns)
+        """The largest contributions that are evidence, other than none at all."""
+        seen = (it for it in self.contributions if it.evidence and it.effect[self.target] != 0)
+        return tuple(islice(seen, self.shown_patterns))
 
     @property
     def reasons(self) -> tuple[Contribution, ...]:

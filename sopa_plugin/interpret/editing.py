@@ -236,7 +236,9 @@ def refit(subject: ModelSubject, name: str, texts: Sequence[str], gold: Sequence
     head: Any = subject.model.head
     if type(head) is not LinearHead:
         raise UserError(f"--refit: expected a linear head, found a {type(head).__name__}")
-    patterns, documents = _patterns_of(subject, name), subject.model.encode_texts(texts)
+    numbers = [n for n, rule in enumerate(subject.rules.rules) if rule.name == name][:1]
+    of_rule = [n for n, of in enumerate(subject.encoder.rules) if of and of.rule in numbers]
+    patterns, documents = of_rule or [subject.number(name)], subject.model.encode_texts(texts)
     read = torch.from_numpy(documents.lengths > 0)  # of an empty one no pattern says anything
     vectors = subject.model.document_vectors(documents)[read].clone()
     labels = torch.tensor(gold)[read].to(vectors.device)
@@ -260,15 +262,6 @@ def refit(subject: ModelSubject, name: str, texts: Sequence[str], gold: Sequence
         head.output.bias.sub_(change[:, 0] * usual)
 
 
-def _patterns_of(subject: ModelSubject, name: str) -> list[int]:
-    """The patterns of the rule called `name`, or the one pattern."""
-    rules = [rule.name for rule in subject.rules.rules]
-    if name not in rules:
-        return [subject.number(name)]
-    number = rules.index(name)
-    return [n for n, of in enumerate(subject.encoder.rules) if of and of.rule == number]
-
-
 def _refuse_held(subject: ModelSubject, names: Iterable[str]) -> None:
     """Raises `UserError` where the head no longer sees one of the patterns."""
     edits: Edits = (subject.model.config.sopa_plugin or {}).get(EDITS, {})
@@ -289,9 +282,7 @@ def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:
 class Edited(Comparison):
     """What editing patterns changed on the dev set, its labels known or not.
 
-    Arguments:
-        edits: by pattern, what was done.
-        folder: where the edited model was saved.
+    `edits` says by pattern what was done, `folder` where the edited model was saved.
     """
 
     told = *Comparison.told, "edits", "warning", "folder"

@@ -83,11 +83,7 @@ class Explainer:
 
     @classmethod
     def from_run(cls, folder: str | Path, replacement: Replacement = "next") -> Explainer:
-        """Reads the model of a run. Documents are texts.
-
-        Raises:
-            UserError: There is none, or its encoder has no patterns.
-        """
+        """Reads the model of a run (see `ModelSubject.load`). Documents are texts."""
         return cls(ModelSubject.load(folder), replacement)
 
     @classmethod
@@ -97,11 +93,7 @@ class Explainer:
         replacement: Replacement = "next",
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> Explainer:
-        """Reads a classifier (see `ModelSubject`). Documents are texts.
-
-        Raises:
-            UserError: Its encoder has no patterns, or there is no tokenizer.
-        """
+        """Reads a classifier (see `ModelSubject`). Documents are texts."""
         return cls(ModelSubject(model, tokenizer), replacement)
 
     @classmethod
@@ -149,7 +141,9 @@ class Explainer:
         if k < 1:
             raise UserError(f"k: expected at least 1 phrase, found {k}")
         top, next_best = TopMatches(self.subject, k), NextBest(self.subject)
-        sample: list[tuple[list[str], Tensor]] = []
+        # words with their vectors, where these depend on context
+        sampled: list[str] = []
+        rows: list[Tensor] = []
 
         def read() -> Iterator[ArcScores]:
             for chunk, scored in self._read_all(documents):
@@ -157,8 +151,12 @@ class Explainer:
                 if self.replacement == "next" and self.subject.labels:
                     next_best.add(scored)
                 wanted = words > 0 and self.subject.contextual
-                if wanted and sum(len(spelt) for spelt, _ in sample) < SAMPLE:
-                    sample.append(self._sample(chunk, scored.encoded))
+                if wanted and len(sampled) < SAMPLE:
+                    encoded = scored.encoded
+                    places = np.flatnonzero(~self.subject.is_special(encoded.ids)).tolist()
+                    spelt = [word for some in self.subject.words(chunk) for word in some]
+                    sampled.extend(spelt[place] for place in places)
+                    rows.append(self.subject.vectors(encoded)[places])
                 yield scored
 
         scores = self._scores(read())
@@ -177,7 +175,8 @@ class Explainer:
         arcs = None
         if words > 0:
             consumed = [use.consumed if use.fired else {} for use in uses] if uses else None
-            arcs = read_arcs(self.subject, self._vocabulary(sample), words, consumed)
+            known = [(sampled, torch.cat(rows))] if sampled else self.subject.vocabulary()
+            arcs = read_arcs(self.subject, known, words, consumed)
         documents_read = max(len(scores.scores), 1)
         patterns = [
             PatternReading(
@@ -266,15 +265,7 @@ class Explainer:
         number: int = 0,
         against: str | None = None,
     ) -> DocumentExplanation:
-        """Why a document gets its label.
-
-        Arguments:
-            document: a text or its words, tokens for a bare encoder.
-            gold: the document's own label, if known.
-            number: the document's number in its data set.
-
-        Others, and what is raised, as for `documents`.
-        """
+        """Why a document gets its label; arguments and what is raised as for `documents`."""
         return next(self.documents([document], target, [gold], shown, [number], against))
 
     def documents(
@@ -321,7 +312,7 @@ class Explainer:
         subject, labels = self.subject, self.subject.labels
         texts = [text for text, _, _ in told]
         scored, words, every = self._read(texts), subject.words(texts), np.arange(len(texts))
-        found = scored.best_matches  # first: they tell scores, too
+        _ = scored.best_matches  # first: they tell scores, too
         scores, encoded = scored.scores, scored.encoded
         logits = subject.classify(encoded, scores)
         probabilities = logits.double().softmax(dim=-1).cpu().numpy()
@@ -337,27 +328,20 @@ class Explainer:
         prior = torch.zeros(len(labels)) if subject.prior is None else subject.prior
         odds = log_odds(torch.cat([prior.to(logits)[None], logits])[:, competing].double()).cpu()
         leave_one_out = LeaveOneOut(subject, self.replacement, self.means, competing.tolist())
-        effects, bounds = leave_one_out(scored), encoded.offsets.cpu().numpy()
+        effects = leave_one_out(scored)
         place = targets if against is None else np.zeros_like(targets)
         # shape: [B, K]; patterns, the largest effect on the target first
         of_target, evidence = effects[every, :, place], leave_one_out.evidence(scores)
         order = np.argsort(-np.abs(of_target), axis=1, kind="stable")
         seen = np.take_along_axis(evidence & (of_target != 0), order, axis=1)
-        drawn = [row[kept][:shown] for row, kept in zip(order, seen, strict=True)]
+        kept = seen & (seen.cumsum(axis=1) <= shown)
+        drawn = [row[first] for row, first in zip(order, kept, strict=True)]
         speaking = np.zeros_like(evidence)
-        for number, row in enumerate(drawn):
-            speaking[number, row] = of_target[number, row] > 0
-        pairs = np.nonzero(speaking & (found.ends >= 0).cpu().numpy())
-        # boundary tokens stand around every document
-        shift = bounds[pairs[0]] - scored.arcs.offsets.cpu().numpy()[pairs[0]] - scored.width
-        named = np.zeros(len(encoded.ids), dtype=bool)
-        for document, first, last in zip(
-            pairs[0].tolist(),
-            *((each + shift).tolist() for each in scored.spans(*pairs)),
-            strict=True,
-        ):
-            start, end = bounds[document : document + 2]
-            named[max(start, first) : min(end, last)] = True
+        np.put_along_axis(speaking, order, kept, axis=1)
+        speaking &= of_target > 0
+        document = np.repeat(every, scored.arcs.offsets.diff().cpu().numpy())
+        inside: NDArray[np.bool_] = np.any(scored.consumed & speaking[document], axis=1)
+        named = inside[scored.ids >= 0]
         faithful = faithfulness(subject, encoded, named, targets).tolist()
         shown_scores = subject.encoder.options.algebra.to_score(scores.double()).cpu().numpy()
         uses_next = self.replacement == "next"
@@ -402,9 +386,6 @@ class Explainer:
             encoded: the documents, as `Subject.read` or `Subject.embed` gives them.
             words: those of each document.
             shown: how many phrases of each, those that contribute most to its label.
-
-        Raises:
-            UserError: There is no head.
         """
         leave_one_out, labels = self._leave_one_out(), self.subject.labels
         scored = ArcScores.of(self.subject, encoded)
@@ -433,11 +414,7 @@ class Explainer:
 
     @torch.no_grad()
     def activations(self, document: Any, pattern: str) -> StateActivations:
-        """The states of the pattern named `pattern` while it reads a document.
-
-        Raises:
-            UserError: There is no such pattern.
-        """
+        """The states of the pattern named `pattern` while it reads a document."""
         number = self.subject.number(pattern)
         scored, words = self._read([document]), self.subject.words([document])[0]
         layout, algebra = scored.layout, Semiring.named(scored.path_semiring)
@@ -494,19 +471,3 @@ class Explainer:
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)
-
-    def _sample(self, documents: Sequence[Any], encoded: Encoded) -> tuple[list[str], Tensor]:
-        """The words of some documents with their vectors, special tokens left out."""
-        words = [word for spelt in self.subject.words(documents) for word in spelt]
-        kept = np.flatnonzero(~self.subject.is_special(encoded.ids))
-        index = encoded.index[torch.from_numpy(kept).to(encoded.index.device)]
-        return [words[place] for place in kept], encoded.rows[index]
-
-    def _vocabulary(
-        self, sample: Sequence[tuple[list[str], Tensor]]
-    ) -> Iterator[tuple[list[str], Tensor]]:
-        """All words with their vectors or, where those depend on context, a sample of words."""
-        yield from self.subject.vocabulary()
-        if sample:
-            words = [word for spelt, _ in sample for word in spelt]
-            yield words, torch.cat([rows for _, rows in sample])

@@ -71,12 +71,7 @@ class _Place(NamedTuple):
 
 
 class _Texts:
-    """Texts as patterns read them: which arcs consumed their words, and who fires.
-
-    `fires [texts, K]`; `alike [K]`, who scores all texts the same; `effects [K, labels]`, mean
-    contributions; `scores [words, R]`, of arcs; `consumed`, by pattern, kind and state, the words
-    of matches that fire, and `skipped`, by pattern and state, their epsilons.
-    """
+    """Texts as patterns read them: which arcs consumed their words, and who fires."""
 
     def __init__(self, subject: ModelSubject, texts: Sequence[str]) -> None:
         encoded = subject.read(texts)
@@ -116,13 +111,8 @@ class _Search:
     """Chooses what each arc of each pattern's rule accepts, of all patterns at a time.
 
     A choice is tried by the model's own automata, whose arcs score 0 or minus infinity. None is
-    chosen where an end of a pattern asks nothing, not even that there is a word.
-
-    Arguments:
-        texts: what the patterns read.
-        began: what each pattern began as, where it is a rule's.
-        folds: whether the words are lower-cased.
-        as_regexes: whether rules are written as word regexes.
+    chosen where an end of a pattern asks nothing, not even that there is a word. `began` are the
+    rules that patterns began as, `folds` says whether the words are lower-cased.
     """
 
     def __init__(
@@ -429,14 +419,9 @@ def _votes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Each rule's label, its weight and the labels that lose a vote: `[K]`, `[K]`, `[K, labels]`.
 
-    What the patterns contribute to each label, fitted to the model's decisions by firing alone,
-    says what a rule speaks for most and what it speaks against; then weights are fitted.
-
-    Arguments:
-        fired: where rules fire, 0 or 1, `[texts, K]`.
-        decided: the model's labels, by number, the one of texts where no rule fires first.
-        effects: mean contributions of the patterns where they fire, `[K, labels]`.
-        weighted: whether weights other than 1 can be written.
+    What the patterns contribute where they fire, `effects [K, labels]`, fitted to the model's
+    decisions by firing alone, `fired [texts, K]`, says what a rule speaks for most and what it
+    speaks against; then weights are fitted, if they are wanted.
     """
     change = torch.zeros_like(effects, requires_grad=True)
     _fit_votes(lambda: effects + change, [change], fired, decided)

@@ -174,7 +174,7 @@ def measure(
             for each, it in compared.items()
         }
         gradients = gradient_times_input(subject, scored.encoded, labels)
-        bounds = scored.encoded.offsets.cpu().numpy()
+        bounds, consumed = scored.encoded.offsets.cpu().numpy(), scored.consumed[scored.ids >= 0]
         for number, label in enumerate(labels.tolist()):
             start, end = bounds[number : number + 2].tolist()
             words = np.flatnonzero(~subject.is_special(scored.encoded.ids[start:end]))
@@ -182,9 +182,7 @@ def measure(
                 continue
             for each, contributions in found.items():
                 effects[each].append(contributions[number])
-            # boundary tokens stand around every document
-            first = start + scored.width * (2 * number + 1)
-            inside = scored.consumed[first : first + end - start]
+            inside = consumed[start:end]
             ranked: dict[str, Floats] = {
                 each: shared_out(found[number, :, label], inside) for each, found in given.items()
             }
@@ -194,12 +192,15 @@ def measure(
             curves.append(_curves(of, ids, words, label, ranked, random))
     if not curves:
         raise UserError("no document has a word, so there is nothing to rank")
-    return Faithfulness(
-        (run,),
-        len(curves),
-        {name: np.mean([each[name] for each in curves], axis=0)[None] for name in curves[0]},
-        {each: np.array([_between(np.stack(found))]) for each, found in effects.items()},
-    )
+    means = {name: np.mean([each[name] for each in curves], axis=0)[None] for name in curves[0]}
+    between = {}
+    for replacement, given_by in effects.items():
+        # shape: [documents, K, labels]; variances of several labels are added up
+        all_of = np.stack(given_by)
+        total = all_of.var(axis=(0, 1)).sum()
+        share = all_of.mean(axis=0).var(axis=0).sum() / total if total else 0.0
+        between[replacement] = np.array([share])
+    return Faithfulness((run,), len(curves), means, between)
 
 
 def shared_out(effects: Floats, inside: NDArray[np.bool_]) -> Floats:
@@ -251,11 +252,7 @@ def _curves(
 ) -> dict[str, Floats]:
     """Comprehensiveness and sufficiency by share, `[2, shares]`, of every ranking of one document.
 
-    Arguments:
-        probabilities: of documents given as ids.
-        ids: its tokens.
-        words: which of these are words.
-        ranked: what tokens weigh, `[tokens]`, the phrases' first.
+    Of its tokens `ids`, `words` are words; `ranked` says what tokens weigh, the phrases' first.
     """
     without_each = [np.delete(ids, word) for word in words]
     whole, *without = probabilities([ids, *without_each])[:, label]
@@ -272,12 +269,3 @@ def _curves(
     parts = [np.delete(ids, places) for places in dropped + kept]
     found = whole - probabilities(parts)[:, label].reshape(2, len(chosen), -1)
     return dict(zip([*weights, "random"], found.swapaxes(0, 1), strict=True))
-
-
-def _between(effects: Floats) -> float:
-    """Which share of the variance of contributions `[documents, K, labels]` lies between patterns.
-
-    Of each label; variances of several are added up.
-    """
-    between, total = effects.mean(axis=0).var(axis=0).sum(), effects.var(axis=(0, 1)).sum()
-    return float(between / total) if total else 0.0

@@ -235,10 +235,7 @@ class LeaveOneOut:
         return torch.cat(found)
 
     def _without(self, scores: Tensor, patterns: Tensor, instead: Tensor | None) -> Tensor:
-        """Document vectors `[pairs, dim]` with the score of one pattern replaced in each.
-
-        `instead [pairs]` are the scores of next best matches, for `next`.
-        """
+        """Document vectors `[pairs, dim]` with the score of one pattern replaced in each."""
         pairs, zero = torch.arange(len(scores)), self.subject.encoder.options.algebra.zero
         held = torch.full((len(scores),), self._held is not None, device=scores.device)
         if self.replacement == "next":

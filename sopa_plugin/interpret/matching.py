@@ -67,11 +67,7 @@ class ArcScores:
     @classmethod
     @torch.no_grad()
     def of(cls, subject: Subject, encoded: Encoded) -> ArcScores:
-        """What the patterns' arcs score on each token.
-
-        Raises:
-            UserError: The encoder's semiring, over its encoding, has no best paths.
-        """
+        """What the patterns' arcs score on each token; raises as `best_path_semiring`."""
         encoder, path_semiring = subject.encoder, best_path_semiring(subject)
         width, semiring = encoder.boundary_width, encoder.options.semiring
         if encoded.arcs is None:
@@ -259,8 +255,7 @@ def spell(
 class NextBest:
     """Finds the next best matches' scores in many documents, once one knows of which patterns.
 
-    Of documents that are not embedded twice, since vectors depend on context, it finds all at once;
-    of others it holds the ids.
+    Where vectors depend on context it finds all at once, else it holds the documents' ids.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -298,15 +293,9 @@ def best_in(
     names: Container[str] | None = None,
     count_boundaries: bool = False,
 ) -> dict[str, Match | None]:
-    """The best match of each pattern, or of some, in one document; None where there is none.
+    """The best match of each pattern, or of those `names`, in a document; None where there is none.
 
-    Arguments:
-        subject: whose patterns they are.
-        scored: some documents.
-        words: of the document.
-        number: which of them it is.
-        names: of the patterns; by default all.
-        count_boundaries: as for `spell`.
+    It is the one of `number` among those `scored`; `count_boundaries` as for `spell`.
     """
     numbers = [n for n, name in enumerate(subject.names) if names is None or name in names]
     wanted = np.array(numbers, dtype=int)
@@ -341,13 +330,8 @@ ALIGNED_AT_ONCE = 1024
 class Found:
     """A phrase among the best, ordered from best to worst: its best match, met first where.
 
-    Arguments:
-        loss: the match's score, negated.
-        document: which document it was met in.
-        end: tokens up to the match's end, boundary tokens included.
-        key: what is equal for repeats of the phrase.
-        source: the document itself.
-        count: how often it was met.
+    `loss` is the match's score, negated, `end` counts tokens up to the match's end, boundary tokens
+    included, `key` is equal for repeats of the phrase, `source` the document itself.
     """
 
     loss: float

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sopa_plugin.errors import visible
-from sopa_plugin.files import plain
 from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
@@ -106,6 +105,7 @@ class ModelReport(Explanation):
     """
 
     template = "report.html"
+    told = "labels", "metrics", "confusion", "faithfulness", "wrong", "unsure", "right"
 
     name: str
     labels: tuple[str, ...]
@@ -125,10 +125,8 @@ class ModelReport(Explanation):
     rules: RulesReading | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        bins = [
-            dict(zip(("documents", "probability", "right"), each, strict=True))
-            for each in self.bins
-        ]
+        names = "documents", "probability", "right"
+        bins = [dict(zip(names, each, strict=True)) for each in self.bins]
         errors = [
             {
                 "document": each.document,
@@ -139,23 +137,9 @@ class ModelReport(Explanation):
             }
             for each in self.errors
         ]
-        found: dict[str, Any] = plain(
-            {
-                "model": self.name,
-                "labels": self.labels,
-                "metrics": self.metrics,
-                "confusion": self.confusion,
-                "calibration": bins,
-                "errors": errors,
-                "faithfulness": self.faithfulness,
-                **self.patterns.to_dict(),
-                "rules": self.rules and self.rules.rules,
-                "wrong": self.wrong,
-                "unsure": self.unsure,
-                "right": self.right,
-            }
-        )
-        return found
+        found = {"model": self.name, **super().to_dict(), "calibration": bins, "errors": errors}
+        rules = self.rules and self.rules.to_dict()["rules"]
+        return {**found, **self.patterns.to_dict(), "rules": rules}
 
     @property
     def title(self) -> str:

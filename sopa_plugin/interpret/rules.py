@@ -141,7 +141,13 @@ def read_rules(subject: ModelSubject, texts: Sequence[str]) -> RulesReading:
         before, after = (ArcScores.of(each, encoded) for each in (start, subject))
         words = [w for text in subject.normal_words(some) for w in with_boundaries(subject, text)]
         both += (began.add(before, after, words) & now.add(after, before, words)).sum(dim=0)
-    arcs = _changes(began, now, numbers.tolist())
+    arcs: dict[int, list[ArcChange]] = defaultdict(list)
+    for arc in sorted(began.consumed.keys() | now.consumed.keys()):
+        pattern, state, looped = arc
+        loop = f"loop at {state_name(state, subject.encoder.layout.lengths[pattern])}"
+        joined, left = (dict(each.consumed[arc].most_common()) for each in (now, began))
+        change = subject.names[pattern], loop if looped else f"arc {state + 1}", joined, left
+        arcs[int(numbers[pattern])].append(ArcChange(*change))
     rows = zip(rules.rules, began.doings(), now.doings(), both.tolist(), strict=True)
     found = [
         RuleReading(rule.name, rule.text, before, after, count, arcs[number])
@@ -153,9 +159,7 @@ def read_rules(subject: ModelSubject, texts: Sequence[str]) -> RulesReading:
 class _Side:
     """Rules as they began, or as they are: what they do on texts, added up.
 
-    Arguments:
-        subject: the model that has their patterns and votes.
-        own: which patterns are each rule's, 0 or 1, `[rules, K]`.
+    `own [rules, K]` says, by 0 or 1, which patterns are each rule's.
     """
 
     def __init__(self, subject: ModelSubject, own: Tensor) -> None:
@@ -198,15 +202,3 @@ class _Side:
             best = votes.index(max(votes))
             lead = votes[best] - max(votes[:best] + votes[best + 1 :], default=0.0)
             yield Doing(self.subject.labels[best] if lead > 0 else None, lead / VOTE, fires)
-
-
-def _changes(began: _Side, now: _Side, rules: Sequence[int]) -> dict[int, list[ArcChange]]:
-    """By rule, the arcs that have other words; `rules [K]` are those of the patterns."""
-    found: dict[int, list[ArcChange]] = defaultdict(list)
-    for arc in sorted(began.consumed.keys() | now.consumed.keys()):
-        pattern, state, looped = arc
-        loop = f"loop at {state_name(state, now.subject.encoder.layout.lengths[pattern])}"
-        joined, left = (dict(each.consumed[arc].most_common()) for each in (now, began))
-        change = now.subject.names[pattern], loop if looped else f"arc {state + 1}", joined, left
-        found[rules[pattern]].append(ArcChange(*change))
-    return found

@@ -35,14 +35,7 @@ NO_DOCUMENT = "no document to explain: expected a text or a file with one a line
 class RunReader:
     """A run's model and the data that it was trained on, read when they are needed.
 
-    Arguments:
-        folder: of a finished run.
-        replacement: what a contribution compares with.
-        device: where the model is to run.
-        accept_changed: take a model whose files were changed after training.
-
-    Raises:
-        UserError: There is no model, or it has no patterns.
+    Arguments as for `Explainer` and `ModelSubject.load`, which say what is raised.
     """
 
     def __init__(

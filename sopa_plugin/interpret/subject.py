@@ -72,11 +72,7 @@ class Subject(ABC):
         return tuple(next(free) if rule is None else rule.name for _, rule in pairs)
 
     def number(self, name: str) -> int:
-        """Which pattern `name` is.
-
-        Raises:
-            UserError: There is no such pattern.
-        """
+        """Which pattern `name` is; raises `UserError` if there is none."""
         if name not in self.names:
             raise unknown_pattern(name, self.names)
         return self.names.index(name)
@@ -265,8 +261,7 @@ class ModelSubject(Subject):
             raise UserError(
                 "this model has no tokenizer: give it one, from_model(model, tokenizer=...)"
             )
-        self._compiled: CompiledClassifier | None = None
-        self._compiled_at: tuple[int, ...] = ()
+        self._compiled: tuple[tuple[int, ...], CompiledClassifier | None] = (), None
         self.labels = tuple(model.labels)
         encoder = model.encoder
         if isinstance(encoder, CnnEncoder):
@@ -283,11 +278,7 @@ class ModelSubject(Subject):
     def load(
         cls, folder: str | Path, device: str = "cpu", accept_changed: bool = False
     ) -> ModelSubject:
-        """The model in a run folder (see `sopa_plugin.models.load_model`), on a device.
-
-        Raises:
-            UserError: There is none, or it has no patterns.
-        """
+        """The model in a run folder (see `sopa_plugin.models.load_model`), on a device."""
         from sopa_plugin.models import load_model
 
         model = load_model(folder, accept_changed)
@@ -298,11 +289,7 @@ class ModelSubject(Subject):
 
     @classmethod
     def of(cls, model: Model, name: str = "the model") -> ModelSubject:
-        """A model of any kind.
-
-        Raises:
-            UserError: It has no patterns; `name` says which one.
-        """
+        """A model of any kind; raises `UserError`, with its `name`, where it has no patterns."""
         from sopa_plugin.models import TextClassifier
 
         if not isinstance(model, TextClassifier):
@@ -327,13 +314,13 @@ class ModelSubject(Subject):
             from sopa_plugin.compiled import load_compiled
 
             found = load_compiled(folder, accept_changed=True) if folder else None
-            self._compiled = found or self.model.to_compiled()
-            self._compiled_at = self._versions()
+            self._compiled = self._versions(), found or self.model.to_compiled()
 
     @property
     def compiled(self) -> CompiledClassifier | None:
         """The model compiled; None where it is not, or has been changed since."""
-        return self._compiled if self._versions() == self._compiled_at else None
+        versions, compiled = self._compiled
+        return compiled if self._versions() == versions else None
 
     def _versions(self) -> tuple[int, ...]:
         """Numbers that change with the weights and their device."""
@@ -359,22 +346,15 @@ class ModelSubject(Subject):
             return self.read_ids(encoded.ids, encoded.offsets, new)
         given = (documents, new) if isinstance(compiled.words, WithUnknown) else (documents,)
         ids, offsets, *_ = compiled.words.encode(*given)
-        return self._look_up(compiled, ids, offsets, new)
+        return self.read_ids(ids, offsets, new)
 
     def read_ids(
         self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
     ) -> Encoded:
-        compiled, given = self.compiled, (ids, offsets, new_words)
-        return self.embed(*given) if compiled is None else self._look_up(compiled, *given)
-
-    def _look_up(
-        self,
-        compiled: CompiledClassifier,
-        ids: NDArray[np.int64],
-        offsets: NDArray[np.int64],
-        new_words: NewWords,
-    ) -> Encoded:
-        """Documents of words whose arc scores are known, or made of those of their n-grams."""
+        compiled = self.compiled
+        if compiled is None:
+            return self.embed(ids, offsets, new_words)
+        # arc scores of words are known, or made of those of their n-grams
         table, index = compiled.rows_of(ids, new_words.entries())
         arcs = torch.from_numpy(table), torch.from_numpy(compiled.epsilon)
         rows = arcs[0].new_empty(0, self.encoder.get_input_dim())
@@ -440,8 +420,7 @@ class ModelSubject(Subject):
 
     @property
     def contextual(self) -> bool:
-        contextual: bool = self.model.embedder.contextual
-        return contextual
+        return bool(self.model.embedder.contextual)
 
     @torch.no_grad()
     def vocabulary(self) -> Iterator[tuple[list[str], Tensor]]:
@@ -455,18 +434,13 @@ class ModelSubject(Subject):
             yield chunk, self.model.word_vectors(ids)
 
     def is_special(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return np.isin(ids, self._around) if self._around else super().is_special(ids)
+        return np.isin(ids, self._around)
 
     @cached_property
     def _around(self) -> list[int]:
         """The tokens that the tokenizer puts around documents."""
-        tokenizer = self.model.tokenizer
-        around = (
-            tokenizer.cls_token_id,
-            tokenizer.sep_token_id,
-            tokenizer.bos_token_id,
-            tokenizer.eos_token_id,
-        )
+        names = (f"{name}_token_id" for name in ("cls", "sep", "bos", "eos"))
+        around = (getattr(self.model.tokenizer, name) for name in names)
         return [number for number in around if number is not None]
 
     def document_vectors(self, scores: Tensor) -> Tensor:
@@ -480,13 +454,11 @@ class ModelSubject(Subject):
 
     @property
     def prior(self) -> Tensor | None:
-        prior: Tensor = self.model.class_log_prior
-        return prior
+        return self.model.class_log_prior  # type: ignore[no-any-return]
 
     @property
     def means(self) -> Tensor | None:
-        means: Tensor | None = self.model.document_vector_means
-        return means
+        return self.model.document_vector_means  # type: ignore[no-any-return]
 
 
 def _spelt(text: Text, encoding: Encoding) -> Iterator[str]:

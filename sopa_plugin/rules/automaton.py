@@ -88,8 +88,7 @@ class HardPattern:
 def fit(items: Sequence[Item]) -> list[HardPattern]:
     """The patterns that together match what a sequence of items matches.
 
-    Raises:
-        DoesNotFit: there are too many, or the sequence matches the empty text.
+    Raises `DoesNotFit` if there are too many, or the sequence matches the empty text.
     """
     found: dict[HardPattern, None] = {}
     waiting = [tuple(items)]

@@ -20,14 +20,7 @@ MOST_SHOWN = 10
 
 @dataclass(frozen=True)
 class Firing:
-    """Where rules fire on texts.
-
-    Arguments:
-        rules: that were tried.
-        fires: bool `[texts, rules]`.
-        texts: of words.
-        labels: of the texts, where they have any.
-    """
+    """Where rules fire on `texts` of words, which may have `labels`: `fires [texts, rules]`."""
 
     rules: Sequence[Rule]
     fires: Tensor
@@ -70,10 +63,6 @@ class Firing:
             and first.label not in second.over
         ]
 
-    def uncovered(self) -> list[int]:
-        """Texts on which no rule fires."""
-        return (~self.fires.any(dim=1)).nonzero().flatten().tolist()  # type: ignore[no-any-return]
-
 
 def report(rules: Rules, firing: Firing | None = None) -> Iterator[str]:
     """Lines that say what becomes of each rule, and what it does on the texts."""
@@ -90,11 +79,8 @@ def report(rules: Rules, firing: Firing | None = None) -> Iterator[str]:
         f"{len(rules.rules)} rules of {len(rules.labels)} labels are {patterns} patterns; "
         f"{len(rules.faults)} refused"
     )
-    if firing:
-        yield from _together(rules, firing)
-
-
-def _together(rules: Rules, firing: Firing) -> Iterator[str]:
+    if firing is None:
+        return
     if firing.labels is not None:
         for label in rules.labels:
             if label not in firing.labels:
@@ -104,7 +90,7 @@ def _together(rules: Rules, firing: Firing) -> Iterator[str]:
         yield f"conflict: {first.name} and {second.name} both fire on {count} texts"
     if len(conflicts) > MOST_SHOWN:
         yield f"and {len(conflicts) - MOST_SHOWN} more pairs of rules"
-    uncovered = firing.uncovered()
+    uncovered = (~firing.fires.any(dim=1)).nonzero().flatten().tolist()
     yield f"no rule fires on {len(uncovered)} of {len(firing.texts)} texts"
     for number in uncovered[:MOST_SHOWN]:
         yield f"  {number + 1}: {shortened(' '.join(firing.texts[number]), 100)}"

@@ -59,8 +59,7 @@ class Written(NamedTuple):
 def read_written(file: Path) -> tuple[list[Written], list[Fault]]:
     """The rules of a file, and what is wrong with lines that are none.
 
-    Raises:
-        UserError: the file cannot be read.
+    Raises `UserError` if it cannot be read.
     """
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -250,11 +249,7 @@ def is_plain(word: str) -> bool:
 
 
 def read_expression(text: str) -> Sequences:
-    """The alternatives of a word regex.
-
-    Raises:
-        ValueError: it is not well-formed, or does not fit.
-    """
+    """The alternatives of a word regex; raises `ValueError` where it is none, or does not fit."""
     expression = _Expression(text)
     try:
         found = expression.alternatives()

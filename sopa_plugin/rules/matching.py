@@ -22,9 +22,7 @@ Span = tuple[int, int]
 class RuleMatcher:
     """Rules as the automata of `sopa_plugin.wfsa`, every text between a START and an END token.
 
-    Arguments:
-        rules: each fires where one of its patterns matches.
-        batch_size: texts that are matched at once.
+    A rule fires where one of its patterns matches; `batch_size` texts are matched at once.
     """
 
     def __init__(self, rules: Sequence[Rule], batch_size: int = 256) -> None:

@@ -6,7 +6,7 @@ import importlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,15 +107,15 @@ class Rules:
 
     @classmethod
     def examine(cls, path: str | Path) -> Rules:
-        """As `read`, with the faults beside the rules instead of an error.
-
-        Raises:
-            UserError: the file cannot be read.
-        """
+        """As `read`, with the faults beside the rules; raises where the file cannot be read."""
         written, faults = read_written(Path(path))
         rules: list[Rule] = []
         numbers: Counter[str] = Counter()
-        for lines in _grouped(written):
+        # the lines of each rule: several where they have an id in common
+        groups: dict[Any, list[Written]] = {}
+        for number, each in enumerate(written):
+            groups.setdefault(number if each.id is None else (each.label, each.id), []).append(each)
+        for lines in groups.values():
             rule = _rule(lines, numbers[lines[0].label] + 1)
             if isinstance(rule, Fault):
                 faults.append(rule)
@@ -255,15 +255,6 @@ class Rules:
             return cls(rules, (), str(given["source"]), given["fallback"], asked)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"the rules of a saved model cannot be read ({error})") from error
-
-
-def _grouped(written: Iterable[Written]) -> list[list[Written]]:
-    """The lines of each rule: several where they have an id in common."""
-    groups: dict[Any, list[Written]] = {}
-    for number, each in enumerate(written):
-        key = number if each.id is None else (each.label, each.id)
-        groups.setdefault(key, []).append(each)
-    return list(groups.values())
 
 
 def _rule(lines: Sequence[Written], number: int) -> Rule | Fault:

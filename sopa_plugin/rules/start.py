@@ -180,10 +180,8 @@ def carry_over(
 def settle_votes(head: nn.Linear, encoder: SopaEncoder, vectors: Tensor, first: int = 0) -> None:
     """Takes from the biases what rules give on the average where they do not fire.
 
-    Arguments:
-        head, encoder: after `start_votes` and `start_patterns`.
-        vectors: document vectors of some texts, `[texts, K]`.
-        first: number of the first rule that this is to be done for.
+    After `start_votes` and `start_patterns`, by the `vectors [texts, K]` of some texts, for the
+    rules from the number `first` on.
     """
     own = torch.tensor([rule is not None and rule.rule >= first for rule in encoder.rules])
     silent = own & (vectors < FIRES)

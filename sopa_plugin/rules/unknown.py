@@ -47,9 +47,6 @@ class Questions:
 
     A test that lists words is tried on those that it names, in any case, and has one answer for all
     others; only a predicate (a regular expression, a shape, a number) is tried on every word.
-
-    Arguments:
-        tests: what rules ask of tokens.
     """
 
     def __init__(self, tests: Sequence[TokenTest]) -> None:
@@ -168,11 +165,7 @@ class UnknownWords:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> UnknownWords:
-        """What `to_json` wrote.
-
-        Raises:
-            ValueError: it would not have written that.
-        """
+        """What `to_json` wrote; raises `ValueError` for what it would not have written."""
         try:
             tests = [TokenTest.from_json(test) for test in given["tests"]]
             rows = {str(answers): int(row) for answers, row in given["rows"].items()}
