@@ -377,10 +377,11 @@ class AccelerateTrainer(Trainer):
     def _captured(self, state: TrainingState) -> CapturedStep | None:
         """The step as CUDA graphs, where it can be; on a GPU, the log says whether, and why not."""
         device = self.accelerator.device
+        lasso = self.state_lasso > 0 and state.progress.patterns is None
         own = {
             "as configured": not self.cuda_graphs,
             "gradients are accumulated over batches": self.num_gradient_accumulation_steps > 1,
-            "state_lasso sums up states by lists": self.state_lasso > 0,
+            "state_lasso sums up states by lists": lasso,
         }
         reason = reason_against(state, device, own)
         if device.type == "cuda":
