@@ -307,7 +307,6 @@ def _rows(source: Path | Table, encoding: str) -> Iterator[Mapping[str, Any]]:
         usual = [*TEXTS, *LABELS]
         yield from (row for _, row in read_records(source, encoding, wanted=usual))
         return
-    from pyarrow import Table as ArrowTable
     from pyarrow import types
 
     simple = [
@@ -315,7 +314,7 @@ def _rows(source: Path | Table, encoding: str) -> Iterator[Mapping[str, Any]]:
         for each in source.schemas[source.name]
         if types.is_integer(each.type) or str(each.type).endswith(("bool", *_STRINGS))
     ]
-    for batch in ArrowTable.from_pydict(dict(source.load(simple))).to_batches():
+    for batch in source.load(simple).to_batches():
         yield from batch.to_pylist()
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from mmap import ACCESS_READ, mmap
 from random import Random
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow
@@ -84,20 +84,14 @@ class Examples:
 
     @classmethod
     def parsed(cls, name: str, parse: Callable[[], Iterable[Example]]) -> Examples:
-        """What a parser of our own gives, mapped from a temporary file.
+        """What a parser of our own gives; it is asked again to say where a text was read."""
 
-        It is asked again to say where a text was read.
-        """
-        schema = pyarrow.schema({"text": pyarrow.string(), "label": pyarrow.string()})
-        examples = iter(parse())
-        with TemporaryFile() as file:
-            with pyarrow.ipc.new_stream(file, schema) as stream:
-                while some := list(islice(examples, _PARSED_AT_ONCE)):
-                    texts, labels, _ = zip(*some, strict=True)
-                    stream.write(pyarrow.record_batch([texts, labels], schema=schema))
-            file.flush()
-            mapped = mmap(file.fileno(), 0, access=ACCESS_READ)
-        table = pyarrow.ipc.open_stream(pyarrow.py_buffer(mapped)).read_all()
+        def columns() -> Iterator[list[tuple[str, ...]]]:
+            examples = iter(parse())
+            while some := list(islice(examples, _PARSED_AT_ONCE)):
+                yield list(zip(*some, strict=True))[:2]
+
+        table = mapped(("text", "label"), columns())
 
         def place(row: int) -> str:
             return next(islice(parse(), row, None)).where
@@ -153,6 +147,18 @@ class Examples:
         # a fingerprint of its own, since finding one would read all texts
         data = Dataset(table, DatasetInfo(features=features), fingerprint=uuid.uuid4().hex)
         return data if len(self) == len(data) else data.select(self.rows, keep_in_memory=True)
+
+
+def mapped(names: Sequence[str], batches: Iterable[Sequence[Any]]) -> pyarrow.Table:
+    """Columns of strings, some rows at a time, mapped into memory from a temporary file."""
+    schema = pyarrow.schema([(name, pyarrow.string()) for name in names])
+    with TemporaryFile() as file:
+        with pyarrow.ipc.new_stream(file, schema) as stream:
+            for columns in batches:
+                stream.write(pyarrow.record_batch(columns, schema=schema))
+        file.flush()
+        buffer = pyarrow.py_buffer(mmap(file.fileno(), 0, access=ACCESS_READ))
+    return pyarrow.ipc.open_stream(buffer).read_all()
 
 
 def _trimmed(texts: ChunkedArray) -> ChunkedArray:

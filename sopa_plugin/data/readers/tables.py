@@ -1,25 +1,23 @@
-"""Tables read by `datasets`: Parquet, what `save_to_disk` wrote, data sets of the Hub.
+"""Tables: Parquet, and by `datasets` what `save_to_disk` wrote and data sets of the Hub.
 
 Only the columns that are asked for are read, and as strings, so that `007` stays what it is.
 """
 
 from __future__ import annotations
 
-import functools
-import glob
 import json
-import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
-from pyarrow import ChunkedArray, DataType, Schema, compute, parquet, types
+from pyarrow import Array, ChunkedArray, DataType, Schema, compute, parquet, types
+from pyarrow import Table as ArrowTable
 
+from sopa_plugin.data.readers.splits import mapped
 from sopa_plugin.errors import UserError, first_line, listed
 from sopa_plugin.registry import is_hub_id
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 _OFFLINE = ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE")  # the first decides for `datasets`
 _TRUE = {"1", "ON", "YES", "TRUE"}
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,12 +35,12 @@ class Table:
     Attributes:
         name: says where it is from.
         schemas: of each of its files, by name; columns may differ in order and width of integers.
-        load: reads some of the columns, as they are or as strings.
+        load: reads some of the columns, as strings.
     """
 
     name: str
     schemas: Mapping[str, Schema]
-    load: Callable[[Sequence[str]], Mapping[str, ChunkedArray]]
+    load: Callable[[Sequence[str]], ArrowTable]
 
     @property
     def columns(self) -> list[str]:
@@ -74,14 +71,7 @@ class Table:
                 _check_type(schema.field(name).type, name in texts, f"{self.name}: {name!r}")
         with reading(self.name):
             loaded = self.load(names)
-            columns = {}
-            for name in names:
-                column = loaded[name]
-                column.validate(full=True)
-                if types.is_floating(column.type):  # nan is how pandas writes what is missing
-                    column = compute.if_else(compute.is_nan(column), None, column)
-                columns[name] = column.cast(pyarrow.string())
-        return [self._named(*each) for each in columns.items()]
+        return [self._named(name, loaded[name]) for name in names]
 
     def _named(self, column: str, values: ChunkedArray) -> ChunkedArray:
         if column not in self.class_names:
@@ -101,48 +91,28 @@ class Table:
 
 def parquet_table(files: Sequence[Path]) -> Table:
     """Parquet files, one after the other."""
-    schemas, size = {}, 0
+    schemas = {}
     for file in files:
         with reading(file):
-            metadata = parquet.read_metadata(file)
-            schemas[str(file)] = metadata.schema.to_arrow_schema()
-            size += metadata.num_rows
+            schemas[str(file)] = parquet.read_schema(file)
     first, *others = map(_stored_class_names, schemas.values())
     if any(each != first for each in others):
         raise UserError(f"{files[0].parent}: its shards name the classes differently.")
 
-    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
-        from datasets import Features, Value, load_dataset
+    def columns(names: Sequence[str]) -> Iterator[list[Array]]:
+        for file in files:
+            for batch in parquet.ParquetFile(file).iter_batches(columns=names):
+                yield [_as_strings(batch.column(name)) for name in names]
 
-        if not size:  # which `load_dataset` refuses
-            return dict.fromkeys(names, pyarrow.chunked_array([], pyarrow.string()))
-        if any("::" in file.name for file in files):
-            raise UserError(f"{files[0]}: `datasets` cannot open a file with '::' in its name.")
-        kinds = {name: [each.field(name).type for each in schemas.values()] for name in names}
-        data = load_dataset(
-            "parquet",
-            data_files={"train": [glob.escape(os.path.abspath(file)) for file in files]},
-            split="train",
-            columns=names,
-            features=Features(
-                {
-                    name: Value("float64" if any(map(types.is_floating, each)) else "string")
-                    for name, each in kinds.items()
-                }
-            ),
-            cache_dir=_cache_folder(),
-        )
-        return {name: data.data.column(name) for name in names}
-
-    return Table(str(files[0]), schemas, load)
+    return Table(str(files[0]), schemas, lambda names: mapped(names, columns(names)))
 
 
 def loaded_table(name: str, data: Dataset) -> Table:
     """A split of a data set that is in memory or mapped."""
 
-    def load(names: Sequence[str]) -> dict[str, ChunkedArray]:
+    def load(names: Sequence[str]) -> ArrowTable:
         chosen = data.select_columns(list(names)).flatten_indices().data
-        return {each: chosen.column(each) for each in names}
+        return pyarrow.table({each: _as_strings(chosen.column(each)) for each in names})
 
     return Table(name, {name: data.features.arrow_schema}, load)
 
@@ -169,7 +139,7 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
     if not is_hub_id(path):
         raise UserError(f"{path}: no such file or folder. Set {instead}.")
     try:
-        loaded = load_dataset(path, config_name, cache_dir=_cache_folder())
+        loaded = load_dataset(path, config_name)
     except (OSError, ValueError, RuntimeError) as error:
         offline = [name for name in _OFFLINE if os.environ.get(name, "").upper() in _TRUE]
         asked = f" {offline[0]} is set, so the Hub was not asked." if offline else ""
@@ -183,40 +153,21 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
 @contextmanager
 def reading(name: str | Path) -> Iterator[None]:
     """Says in one line what `datasets` and Arrow make of a file that they cannot read."""
-    import datasets
-
-    verbosity = datasets.logging.get_verbosity()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the error below says it
-    bars = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # whatever pandas, pyarrow, fsspec and datasets raise
+    except Exception as error:  # whatever pyarrow, fsspec and datasets raise
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         raise UserError(f"{name}: cannot be read ({first_line(cause)}).") from error
-    finally:
-        datasets.logging.set_verbosity(verbosity)
-        if not bars:
-            datasets.enable_progress_bars()
 
 
-@functools.cache
-def _cache_folder() -> str | None:
-    """None for the usual one; if nothing can be written there, one that this process removes."""
-    from datasets import config
-
-    folder = config.HF_DATASETS_CACHE
-    try:
-        os.makedirs(folder, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return None
-    except OSError as error:
-        logger.info("%s: no cache (%s); read data are not kept", folder, error.strerror)
-    own = tempfile.TemporaryDirectory(prefix="sopa_plugin-")
-    _cache_folder.folder = own  # type: ignore[attr-defined]  # goes when the process does
-    return own.name
+def _as_strings(column: Any) -> Any:
+    """An array of strings of any other, once it is sound."""
+    column.validate(full=True)
+    if types.is_floating(column.type):  # nan is how pandas writes what is missing
+        column = compute.if_else(compute.is_nan(column), None, column)
+    return column.cast(pyarrow.string())
 
 
 def _check_type(kind: DataType, text: bool, what: str) -> None:
