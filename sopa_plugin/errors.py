@@ -6,7 +6,8 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 
 HUB_HELP = (
@@ -72,6 +73,25 @@ def first_line(error: Exception) -> str:
     """The first line of what a library or the system says."""
     said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
     return str(said).partition("\n")[0]
+
+
+@contextmanager
+def failing(where: object, what: str, then: str = "") -> Iterator[None]:
+    """Makes a `UserError` of whatever goes wrong meanwhile, as damaged files make it.
+
+    It says where, what, its cause, and what to do then; one that is a `UserError` says where, too.
+    """
+    try:
+        yield
+    except UserError as error:
+        if str(where) in str(error):
+            raise
+        raise UserError(f"{where}: {error}") from error
+    except Exception as error:  # whatever libraries raise
+        said = first_line(error)
+        if not isinstance(error, OSError):
+            said = f"{type(error).__name__}: {said}"
+        raise UserError(f"{where}: {what} ({said}){then}") from error
 
 
 def brief(message: str) -> str:

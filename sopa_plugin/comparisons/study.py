@@ -24,7 +24,7 @@ from optuna.storages import BaseStorage, RDBStorage, journal
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sopa_plugin.comparisons.space import Search, put, suggest, trial_seed
-from sopa_plugin.errors import TrainingFailed, UserError
+from sopa_plugin.errors import TrainingFailed, UserError, failing
 from sopa_plugin.registry import ConfigError, fill_defaults
 from sopa_plugin.training import Experiment, run_experiment
 from sopa_plugin.training.metrics import Metrics
@@ -364,24 +364,16 @@ def _in_words(result: Result) -> str:
 
 
 def _open_database(url: str) -> BaseStorage:
-    try:
-        with warnings.catch_warnings():  # heartbeats are an experimental feature of Optuna's
-            warnings.simplefilter("ignore")
-            return RDBStorage(url, heartbeat_interval=HEARTBEAT, grace_period=3 * HEARTBEAT)
-    except Exception as error:  # whatever SQLAlchemy makes of a wrong URL
-        raise UserError(f"--storage {url}: cannot be opened ({error})") from error
+    with failing(f"--storage {url}", "cannot be opened"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # heartbeats are an experimental feature of Optuna's
+        return RDBStorage(url, heartbeat_interval=HEARTBEAT, grace_period=3 * HEARTBEAT)
 
 
 def _open_journal(file: Path) -> BaseStorage:
     lock = journal.JournalFileOpenLock(str(file))
     _cut_half_line(file, lock)
-    try:
-        backend = journal.JournalFileBackend(str(file), lock_obj=lock)
-        return journal.JournalStorage(backend)
-    except (ValueError, KeyError) as error:
-        raise UserError(
-            f"{file}: damaged ({error}); mend it, or delete it to begin anew"
-        ) from error
+    with failing(file, "damaged", "; mend it, or delete it to begin anew"):
+        return journal.JournalStorage(journal.JournalFileBackend(str(file), lock_obj=lock))
 
 
 def _cut_half_line(file: Path, lock: Any) -> None:

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from sopa_plugin import __version__
 from sopa_plugin.compiled.words import Pieces, WithUnknown, Words
 from sopa_plugin.data.sources import check_encodable
-from sopa_plugin.errors import UserError, first_line, require
+from sopa_plugin.errors import failing, require
 from sopa_plugin.files import (
     check_digests,
     check_folder,
@@ -347,7 +347,8 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
     file = folder / FILE
     if not file.is_file():
         return None
-    try:
+    then = "; delete it: the model itself predicts the same"
+    with failing(file, "not a compiled classifier, or a damaged one", then):
         with safe_open(file, framework="numpy") as opened:
             record: dict[str, Any] = json.loads(opened.metadata()[_RECORD])
             if not _belongs(record, folder):
@@ -369,14 +370,6 @@ def load_compiled(folder: str | Path, accept_changed: bool = False) -> CompiledC
         compiled.log_probabilities(["a 1 \ufffc", ""])
         if isinstance(words, WithUnknown):
             compiled.logits(*words.every_kind())
-    except UserError:
-        raise
-    except Exception as error:  # whatever a damaged file makes go wrong
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise UserError(
-            f"{file}: not a compiled classifier, or a damaged one ({reason}); delete it: the model "
-            "itself predicts the same"
-        ) from error
     return compiled
 
 

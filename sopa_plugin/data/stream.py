@@ -39,7 +39,7 @@ from sopa_plugin.data.sources import (
     read_header,
     read_lines,
 )
-from sopa_plugin.errors import UserError, listed, require, shortened
+from sopa_plugin.errors import UserError, failing, listed, require, shortened
 from sopa_plugin.files import is_same_file, unique_keys
 
 BLOCK = 2**18  # bytes read at once: some thousand sentences
@@ -294,7 +294,7 @@ class ParquetRows(Documents):
 
         super().__init__(name)
         self.text_column = text_column
-        with self._reading():
+        with failing(self.name, "cannot be read as Parquet"):
             self.file = parquet.ParquetFile(path)
             self.schema = self.file.schema_arrow
         _check_column(text_column, self.schema.names, name)
@@ -306,7 +306,7 @@ class ParquetRows(Documents):
     def blocks(self) -> Iterator[tuple[list[str], Any]]:
         """Rows: record batches."""
         start = 1
-        with self._reading():
+        with failing(self.name, "cannot be read as Parquet"):
             for batch in self.file.iter_batches(batch_size=ROWS):
                 texts = enumerate(batch.column(self.text_column).to_pylist(), start)
                 yield [self._text(each, f"{self.name}, row {row}") for row, each in texts], batch
@@ -330,15 +330,6 @@ class ParquetRows(Documents):
             file.seek(0)
             while block := file.read(BLOCK):
                 yield block
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        from pyarrow import ArrowException
-
-        try:
-            yield
-        except (ArrowException, OSError) as error:
-            raise UserError(f"{self.name}: cannot be read as Parquet ({error})") from error
 
 
 @contextmanager

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
+from sopa_plugin.errors import failing
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.models.model import Model
 from sopa_plugin.models.saved import (
     CONFIG_FILE,
     FEATURES_FILE,
     RECORD,
+    UNFIT,
     WEIGHTS_FILE,
     check_weights,
-    fitting_together,
     load_tokenizer,
     note_files,
     read_config,
@@ -114,7 +115,7 @@ class LinearModel(Model):
         config = read_config(folder)
         description = read_json(folder / FEATURES_FILE, "the features of a saved model")
         tokenizer = load_tokenizer(folder)
-        with fitting_together(folder):
+        with failing(folder, UNFIT):
             arguments = config["arguments"]
             check_weights(arguments.get("embedder"), folder, "arguments.embedder")
             tensors = load_file(folder / WEIGHTS_FILE)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from sopa_plugin import __version__
 from sopa_plugin.data.tokenizers import bounded
-from sopa_plugin.errors import UserError, first_line, shortened
+from sopa_plugin.errors import UserError, failing, first_line, shortened
 from sopa_plugin.files import (
     check_digests,
     check_folder,
@@ -30,6 +29,7 @@ from sopa_plugin.registry import check_imported, imported_only, imported_plugins
 CONFIG_FILE = "config.json"
 FEATURES_FILE = "features.json"
 WEIGHTS_FILE = "model.safetensors"
+UNFIT = "the files of the model do not fit together, or are damaged"
 RECORD = "sopa_plugin"  # key of config.json that says which Model class made the folder
 
 
@@ -104,22 +104,6 @@ def _check_attention(config: Any, file: Path) -> None:
         _check_attention(each, file)
 
 
-@contextmanager
-def fitting_together(
-    folder: Path, what: str = "the files of the model do not fit together, or are damaged"
-) -> Iterator[None]:
-    """Makes a `UserError` that names the folder of whatever a model's files make go wrong."""
-    try:
-        yield
-    except UserError as error:
-        if str(folder) in str(error):
-            raise
-        raise UserError(f"{folder}: {error}") from error
-    except Exception as error:  # whatever damaged files make a library raise
-        found = f"{type(error).__name__}: {first_line(error)}"
-        raise UserError(f"{folder}: {what} ({found})") from error
-
-
 def note_files(folder: Path, tokenizer_files: Iterable[str]) -> None:
     """Ends the saving of a model: writes the digests of all its files."""
     files = [*map(Path, tokenizer_files), *folder.glob("*.safetensors")]
@@ -144,7 +128,7 @@ def check_weights(config: Any, folder: Path, where: str) -> None:
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer that was saved in a model's folder; raises `UserError` for a damaged one."""
     read_json(folder / "tokenizer_config.json", "what a tokenizer was saved with")
-    with fitting_together(folder, "the tokenizer cannot be read"):
+    with failing(folder, "the tokenizer cannot be read"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )

@@ -36,7 +36,7 @@ from sopa_plugin.encoders import (
     encode_packed,
     offsets_of,
 )
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, failing
 from sopa_plugin.heads import ClassifierHead
 from sopa_plugin.models import compiling
 from sopa_plugin.models.model import Model
@@ -44,8 +44,8 @@ from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
 from sopa_plugin.models.open_vocabulary import OpenVocabularyTokenizer
 from sopa_plugin.models.saved import (
     CONFIG_FILE,
+    UNFIT,
     check_weights,
-    fitting_together,
     load_tokenizer,
     note_files,
     read_config,
@@ -383,7 +383,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
         config = read_config(folder)
         for name in ("embedder", "encoder", "head", "num_labels"):
             check_weights(config.get(name), folder, name)
-        with fitting_together(folder, "the model cannot be read"), _no_progress_bar():
+        with failing(folder, "the model cannot be read"), _no_progress_bar():
             model, found = cls.from_pretrained(folder, output_loading_info=True)
         missing, unknown = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
         if missing or unknown:
@@ -394,7 +394,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             )
         model.tokenizer = load_tokenizer(folder)
         unfit = "a word of the tokenizer has no vector: they do not fit together"
-        with fitting_together(folder, unfit):
+        with failing(folder, unfit):
             last = max(model.tokenizer.get_vocab().values(), default=0)
             model.word_vectors(torch.tensor([[last]]))  # contextual ones take documents
             if isinstance(model.tokenizer, OpenVocabularyTokenizer):
@@ -405,7 +405,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             for part in model.modules():
                 if isinstance(part, OwnRows):
                     part.check_places()
-        with fitting_together(folder):
+        with failing(folder, UNFIT):
             model.log_probabilities(["a 1 \ufffc", ""])  # of a config much is looked at only now
         return model  # type: ignore[no-any-return]
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sopa_plugin.data.batches import Documents
-from sopa_plugin.errors import UserError
+from sopa_plugin.errors import UserError, failing
 from sopa_plugin.files import is_left_aside, written_aside
 from sopa_plugin.training.metrics import Metrics, MetricTracker
 from sopa_plugin.training.processes import by_first
@@ -92,18 +92,17 @@ class Checkpoints:
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from error
         data, _, digest = content.rpartition(_DIGEST)
-        try:
+        then = (
+            "; delete it to recover from the checkpoint before it, if there is one, or begin anew "
+            "with --force"
+        )
+        with failing(path, "damaged", then):
             if hashlib.sha256(data).hexdigest().encode() != digest:
                 raise ValueError("its digest is another")
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             if not {"weights", "progress", "random", "identity"} <= state.keys():
                 raise ValueError("not a checkpoint of a run")
             Progress(**state["progress"])
-        except Exception as error:  # whatever a damaged file makes torch raise
-            raise UserError(
-                f"{path}: damaged ({error}); delete it to recover from the checkpoint before it, "
-                "if there is one, or begin anew with --force"
-            ) from error
         return state  # type: ignore[no-any-return]
 
 
@@ -235,15 +234,9 @@ class TrainingState:
                 f"{self.run.path}: cannot be recovered as it was: since then the "
                 f"{' and the '.join(changed)} changed; begin anew with --force"
             )
-        try:
+        what, then = "the last checkpoint does not fit this run", "; begin anew with --force"
+        with failing(self.run.checkpoints, what, then):
             self._take(state)
-        except UserError:
-            raise
-        except Exception as error:  # whatever other parts make of what is not theirs
-            raise UserError(
-                f"{self.run.checkpoints}: the last checkpoint does not fit this run "
-                f"({type(error).__name__}: {error}); begin anew with --force"
-            ) from error
         logger.info("recovered: epoch %d, step %d", self.progress.epoch, self.progress.step)
 
     def _take(self, state: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from pyarrow import Array, ChunkedArray, DataType, Schema, compute, parquet, typ
 from pyarrow import Table as ArrowTable
 
 from sopa_plugin.data.readers.splits import mapped
-from sopa_plugin.errors import UserError, first_line, listed
+from sopa_plugin.errors import UserError, failing, first_line, listed
 from sopa_plugin.registry import is_hub_id
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Table:
                         f"{file}: expected one column {name!r}, found {listed(schema.names)}."
                     )
                 _check_type(schema.field(name).type, name in texts, f"{self.name}: {name!r}")
-        with reading(self.name):
+        with failing(self.name, "cannot be read"):
             loaded = self.load(names)
         return [self._named(name, loaded[name]) for name in names]
 
@@ -93,7 +92,7 @@ def parquet_table(files: Sequence[Path]) -> Table:
     """Parquet files, one after the other."""
     schemas = {}
     for file in files:
-        with reading(file):
+        with failing(file, "cannot be read"):
             schemas[str(file)] = parquet.read_schema(file)
     first, *others = map(_stored_class_names, schemas.values())
     if any(each != first for each in others):
@@ -121,7 +120,7 @@ def load_stored(folder: Path) -> dict[str, Table]:
     """The splits of a folder that `save_to_disk` wrote, by their own names."""
     from datasets import DatasetDict, load_from_disk
 
-    with reading(folder):
+    with failing(folder, "cannot be read"):
         stored = load_from_disk(str(folder))
     splits = stored if isinstance(stored, DatasetDict) else {"train": stored}
     return {str(split): loaded_table(f"{folder}[{split}]", data) for split, data in splits.items()}
@@ -148,18 +147,6 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
             f"the Hugging Face Hub ({first_line(error)}).{asked} Set {instead}."
         ) from None
     return {str(split): loaded_table(f"{path}[{split}]", data) for split, data in loaded.items()}
-
-
-@contextmanager
-def reading(name: str | Path) -> Iterator[None]:
-    """Says in one line what `datasets` and Arrow make of a file that they cannot read."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # whatever pyarrow, fsspec and datasets raise
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        raise UserError(f"{name}: cannot be read ({first_line(cause)}).") from error
 
 
 def _as_strings(column: Any) -> Any:
