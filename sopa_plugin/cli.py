@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from sopa_plugin.errors import UserError, brief, first_line, set_up_logging, visible
+from sopa_plugin.errors import UserError, brief, failing, first_line, set_up_logging, visible
 from sopa_plugin.files import RUN_CONFIG, read_json
 from sopa_plugin.registry import (
     ConfigError,
@@ -179,10 +179,8 @@ def open_input(args: argparse.Namespace, path: str | None) -> Iterator[tuple[Bin
     layout |= {key: each for key, each in vars(args).items() if each}
     keys = ("text_column", "encoding", "column_names")
     with ExitStack() as files:
-        try:
+        with failing(name, "cannot be read"):
             source = files.enter_context(Path(path).open("rb")) if path else sys.stdin.buffer
-        except OSError as error:
-            raise UserError(f"{name}: cannot be read ({error.strerror})") from error
         given = {key: layout[key] for key in keys if layout.get(key)}
         yield source, files.enter_context(open_documents(source, name, form, **given))
 

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sopa_plugin.errors import UserError, shortened
+from sopa_plugin.errors import UserError, failing, shortened
 
 DIGESTS = "digests.json"
 """In a saved model's folder: a digest (BLAKE2b, 128 bits) of each file that decides an answer."""
@@ -216,11 +216,8 @@ def identity_of(folder: Path) -> dict[str, str]:
 
 
 def _digest(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+    with failing(file, "cannot be read"), file.open("rb") as opened:
+        return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def check_labels(labels: Any, where: str) -> None:

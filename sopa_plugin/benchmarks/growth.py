@@ -34,7 +34,7 @@ from sopa_plugin.benchmarks.measuring import (
 )
 from sopa_plugin.data.batches import Documents, Integers
 from sopa_plugin.encoders import SopaEncoder
-from sopa_plugin.errors import UserError, require
+from sopa_plugin.errors import UserError, failing, require
 from sopa_plugin.files import shipped
 from sopa_plugin.models import TextClassifier
 from sopa_plugin.registry import load_config
@@ -328,10 +328,8 @@ def check_picture(file: Path) -> None:
         )
     if file.is_dir():
         raise UserError(f"{file}: is a folder; name a file in it")
-    try:
+    with failing(file, "cannot be written"):
         file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written ({error.strerror})") from error
 
 
 def draw_growth(

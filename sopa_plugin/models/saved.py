@@ -117,11 +117,9 @@ def check_weights(config: Any, folder: Path, where: str) -> None:
     Raises `UserError` also where the weights cannot be read.
     """
     file = folder / WEIGHTS_FILE
-    try:
-        with safe_open(file, framework="numpy") as opened:
-            shapes = [opened.get_slice(name).get_shape() for name in opened.keys()]  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{file}: the weights cannot be read ({error})") from error
+    unread = "the weights cannot be read"
+    with failing(file, unread), safe_open(file, framework="numpy") as opened:
+        shapes = [opened.get_slice(name).get_shape() for name in opened.keys()]  # noqa: SIM118
     check_sizes(config, shapes, f"{folder / CONFIG_FILE}: {where}")
 
 

@@ -87,10 +87,8 @@ class Checkpoints:
         if not _NAME.fullmatch(str(name)):  # another file, perhaps elsewhere
             raise UserError(f"{self.folder}: {name!a} is no name of a checkpoint")
         path = self.folder / name
-        try:
+        with failing(path, "cannot be read"):
             content = path.read_bytes()
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror})") from error
         data, _, digest = content.rpartition(_DIGEST)
         then = (
             "; delete it to recover from the checkpoint before it, if there is one, or begin anew "
