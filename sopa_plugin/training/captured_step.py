@@ -8,6 +8,7 @@ it first comes. What is recorded is an ordinary function, which also runs on a C
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +21,7 @@ from torch.nn import functional
 
 from sopa_plugin.data.batches import Batch, Documents, Integers
 from sopa_plugin.encoders import SopaEncoder
-from sopa_plugin.errors import TrainingFailed, first_line
+from sopa_plugin.errors import first_line
 from sopa_plugin.wfsa.dispatch import choose_kernel
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 FEWEST_TOKENS = 64
 MOST_TOKENS = 2**16
 """Of a batch whose step is captured: a larger one is work enough, and shares rows among words."""
+
+logger = logging.getLogger(__name__)
 
 NO_LABEL = -100
 """Label of documents that fill up a batch; torch's cross-entropy passes over it."""
@@ -171,6 +174,7 @@ class CapturedStep:
         self.numbers = torch.full((batch_size,), self.documents.filler, device=device)
         self.rates = [torch.zeros((), device=device) for _ in optimizer.param_groups]
         self.steps: dict[int, Callable[[], Tensor]] = {}
+        self.failed = False
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         for group in optimizer.param_groups:
             group["fused"], group["capturable"] = True, device.type == "cuda"
@@ -178,16 +182,14 @@ class CapturedStep:
             kept["step"] = kept["step"].to(device, torch.float32)
 
     def take(self, numbers: Integers, logits: Tensor | None = None) -> bool:
-        """A step on the documents of `numbers`; whether they have few enough tokens for that.
+        """A step on the documents of `numbers`; whether it was taken.
 
-        Puts their logits in their rows of `logits [documents, labels]`.
-
-        Raises:
-            TrainingFailed: the step could not be recorded.
+        Not where they have too many tokens; and once a step could not be recorded, which is logged,
+        none is any more. Puts their logits in their rows of `logits [documents, labels]`.
         """
         lengths = self.lengths[numbers]
         size = max(int(lengths.max()), 1) if self.padded else padded_size(int(lengths.sum()))
-        if size > MOST_TOKENS:
+        if self.failed or size > MOST_TOKENS:
             return False
         filled = np.full(len(self.numbers), self.documents.filler)
         filled[: len(numbers)] = numbers
@@ -198,10 +200,13 @@ class CapturedStep:
             try:
                 self.steps[size] = self._recorded(size)
             except RuntimeError as error:
-                raise TrainingFailed(
-                    f"a training step could not be captured as a CUDA graph ({first_line(error)}); "
-                    "go on without, by trainer.cuda_graphs: false"
-                ) from error
+                self.failed = True
+                logger.warning(
+                    "a training step could not be captured as a CUDA graph (%s): training goes on "
+                    "by plain steps, as with trainer.cuda_graphs: false",
+                    first_line(error),
+                )
+                return False
         found = self.steps[size]()
         if logits is not None:
             logits.index_copy_(0, self.numbers[: len(numbers)], found[: len(numbers)])
@@ -219,9 +224,11 @@ class CapturedStep:
         given = [group["lr"] for group in groups]
         for group, rate in zip(groups, self.rates, strict=True):
             group["lr"] = rate
-        self.optimizer.step()
-        for group, rate in zip(groups, given, strict=True):
-            group["lr"] = rate  # a number again, for schedulers and checkpoints
+        try:
+            self.optimizer.step()
+        finally:
+            for group, rate in zip(groups, given, strict=True):
+                group["lr"] = rate  # a number again, for schedulers and checkpoints
         self.optimizer.zero_grad()
         return logits.detach()
 
@@ -253,12 +260,15 @@ class CapturedStep:
         """Takes back what steps change: weights, the optimizer's state, random states."""
         kept = {each: each.detach().clone() for each in [*self.trained, *self._state()]}
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices):
-            yield
-        with torch.no_grad():
-            for each in [*self.trained, *self._state()]:
-                # what was not there begins at zero
-                each.copy_(kept[each]) if each in kept else each.zero_()
+        try:
+            with torch.random.fork_rng(devices):
+                yield
+        finally:
+            self.optimizer.zero_grad()
+            with torch.no_grad():
+                for each in [*self.trained, *self._state()]:
+                    # what was not there begins at zero
+                    each.copy_(kept[each]) if each in kept else each.zero_()
 
     def _state(self) -> list[Tensor]:
         states = self.optimizer.state.values()
