@@ -117,7 +117,8 @@ def visible(text: str, keep: str = "") -> str:
 
     ␛ stands for ESC; other codes have no picture and become U+FFFD. The characters of `keep` stay.
     """
-    return text.translate({code: _VISIBLE[code] for code in _VISIBLE if chr(code) not in keep})
+    kept = set(map(ord, keep))
+    return text.translate({**_VISIBLE, **dict(zip(kept, kept, strict=True))} if kept else _VISIBLE)
 
 
 def set_up_logging() -> None:

@@ -45,7 +45,7 @@ BLANK, TEXT, STRIPE, BADGE = 5.0, 30.0, 8.0, 24.0
 """Of a picture: what lies between words, a line of text, one of spans below it, a class's key."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # there are as many as patterns in each document
 class Contribution(Told):
     """What one pattern contributed to the classes of one document.
 

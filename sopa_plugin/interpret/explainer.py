@@ -312,7 +312,7 @@ class Explainer:
         subject, labels = self.subject, self.subject.labels
         texts = [text for text, _, _ in told]
         scored, words, every = self._read(texts), subject.words(texts), np.arange(len(texts))
-        _ = scored.best_matches  # first: they tell scores, too
+        found = scored.best_matches  # first: they tell scores, too
         scores, encoded = scored.scores, scored.encoded
         logits = subject.classify(encoded, scores)
         probabilities = logits.double().softmax(dim=-1).cpu().numpy()
@@ -338,10 +338,12 @@ class Explainer:
         drawn = [row[first] for row, first in zip(order, kept, strict=True)]
         speaking = np.zeros_like(evidence)
         np.put_along_axis(speaking, order, kept, axis=1)
-        speaking &= of_target > 0
-        document = np.repeat(every, scored.arcs.offsets.diff().cpu().numpy())
-        inside: NDArray[np.bool_] = np.any(scored.consumed & speaking[document], axis=1)
-        named = inside[scored.ids >= 0]
+        speaking &= (of_target > 0) & (found.ends >= 0).cpu().numpy()
+        starts, ends = scored.spans(*np.nonzero(speaking))
+        edges = np.zeros(len(scored.ids) + 1, dtype=int)
+        np.add.at(edges, starts, 1)
+        np.add.at(edges, ends, -1)
+        named = (edges.cumsum()[:-1] > 0)[scored.ids >= 0]
         faithful = faithfulness(subject, encoded, named, targets).tolist()
         shown_scores = subject.encoder.options.algebra.to_score(scores.double()).cpu().numpy()
         uses_next = self.replacement == "next"

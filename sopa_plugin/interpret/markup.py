@@ -162,11 +162,14 @@ def _em(character: str) -> float:
 
 def columns(text: str) -> int:
     """How many columns of a terminal `text` takes."""
+    text = unpainted(text)
+    if text.isascii():
+        return len(text)
     return sum(
         0
         if unicodedata.category(c) in ("Mn", "Cf")
         else 1 + (unicodedata.east_asian_width(c) in "WF")
-        for c in unpainted(text)
+        for c in text
     )
 
 
