@@ -177,32 +177,26 @@ class Explainer:
             consumed = [use.consumed if use.fired else {} for use in uses] if uses else None
             known = [(sampled, torch.cat(rows))] if sampled else self.subject.vocabulary()
             arcs = read_arcs(self.subject, known, words, consumed)
-        documents_read = max(len(scores.scores), 1)
-        patterns = [
-            PatternReading(
-                name,
-                self.subject.encoder.layout.lengths[number],
-                matches,
-                float(scores.best[number]),
-                float(scores.mean[number]),
-                float(scores.matched[:, number].sum() / documents_read),
-                float(scores.thresholds[number]),
-                float(scores.fires[:, number].sum() / documents_read),
-                {}
-                if effects is None
-                else dict(zip(self.subject.labels, effects[number].tolist(), strict=True)),
-                arcs[number] if arcs else (),
-                uses[number] if uses else None,
-                alike[number],
-            )
-            for number, (name, matches) in enumerate(zip(names, top.matches(), strict=True))
-        ]
-        reading = PatternsReading(
-            tuple(patterns),
-            len(scores.scores),
-            self.replacement,
-            0 if labelled is None else len(labelled[0]),
+        count, labels = max(len(scores.scores), 1), self.subject.labels
+        columns = (
+            names,
+            self.subject.encoder.layout.lengths,
+            top.matches(),
+            scores.best.tolist(),
+            scores.mean.tolist(),
+            (scores.matched.sum(axis=0) / count).tolist(),
+            scores.thresholds.tolist(),
+            (scores.fires.sum(axis=0) / count).tolist(),
+            [{} for _ in names]
+            if effects is None
+            else [dict(zip(labels, row, strict=True)) for row in effects.tolist()],
+            arcs or [()] * len(names),
+            [None] * len(names) if uses is None else uses,
+            alike,
         )
+        patterns = tuple(PatternReading(*row) for row in zip(*columns, strict=True))
+        measured = 0 if labelled is None else len(labelled[0])
+        reading = PatternsReading(patterns, len(scores.scores), self.replacement, measured)
         return reading.sorted("dev" if uses else "influence")
 
     def thresholds(self, documents: Iterable[Any]) -> dict[str, float]:
@@ -243,12 +237,10 @@ class Explainer:
             read += len(chunk)
         for ranked in found.values():
             ranked.sort(key=lambda place: -place.match.score)
-        names = subject.names
+        places_of = {subject.names[pattern]: tuple(ranked) for pattern, ranked in found.items()}
         return {
-            names[pattern]: Concordance(
-                names[pattern], tuple(ranked), len(ranked), read, tuple(labels)
-            )
-            for pattern, ranked in found.items()
+            name: Concordance(name, ranked, len(ranked), read, tuple(labels))
+            for name, ranked in places_of.items()
         }
 
     def matches(self, document: Any) -> Mapping[str, Match | None]:

@@ -384,7 +384,14 @@ def export(reader: RunReader, output: str | Path, data: str | None = None) -> Ex
         with suppress(UserError):  # the run's data are not there, or have no such set
             sets[name] = reader.examples(None, name, unlabelled=True)[0]
     rules = Rules(tuple(each.rule for each in written), (), str(path))
-    agreement = {name: _agreement(rules, subject, some) for name, some in sets.items() if some}
+    matcher, by_label = RuleMatcher(rules.rules), torch.from_numpy(rules.votes(rules.labels))
+    said = torch.tensor([subject.labels.index(label) for label in rules.labels])
+    agreement = {}
+    for name, some in sets.items():
+        if some:
+            counted = matcher.fires(subject.normal_words(some)).double() @ by_label
+            agrees = said[counted.argmax(dim=1)] == _decided(subject, some)
+            agreement[name] = float(agrees.double().mean())
     return Exported(path, written, unwritten, agreement, names[0])
 
 
@@ -458,14 +465,6 @@ def _fit_votes(
 def _decided(subject: ModelSubject, texts: Sequence[str]) -> Tensor:
     """The numbers of the model's labels, `[texts]`."""
     return torch.from_numpy(subject.model.log_probabilities(list(texts)).argmax(axis=1))
-
-
-def _agreement(rules: Rules, subject: ModelSubject, texts: Sequence[str]) -> float:
-    """The share of texts on which the label of most votes is the model's."""
-    votes = torch.from_numpy(rules.votes(rules.labels))
-    counted = RuleMatcher(rules.rules).fires(subject.normal_words(texts)).double() @ votes
-    said = torch.tensor([subject.labels.index(label) for label in rules.labels])
-    return float((said[counted.argmax(dim=1)] == _decided(subject, texts)).double().mean())
 
 
 def _expression(items: Sequence[Item]) -> str:

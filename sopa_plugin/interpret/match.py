@@ -180,6 +180,15 @@ class Place(Told):
         return self.gold in (None, self.predicted)
 
     @property
+    def verdict(self) -> str:
+        """The label given and, where it is another, the document's own."""
+        if self.gold is None:
+            return self.predicted
+        if self.is_right:
+            return f"✓ {self.gold}"
+        return f"✗ {self.predicted}, labelled {self.gold}"
+
+    @property
     def before(self) -> str:
         """What stands before the phrase."""
         first = max(0, self.match.start - CONTEXT)
@@ -238,7 +247,7 @@ class Concordance(Explanation):
     def painted(self) -> str:
         """A line a place, the phrases below one another."""
         looks = [side(each.is_right - 0.5) for each in self.places]
-        heads = [f"{number(each.match.score):>7} {visible(_labels(each))}" for each in self.places]
+        heads = [f"{number(each.match.score):>7} {visible(each.verdict)}" for each in self.places]
         phrases = [visible(place.match.phrase) for place in self.places]
         size, wide = (max(map(columns, each), default=0) for each in (heads, phrases))
         room = get_terminal_size().columns - size - 4
@@ -253,10 +262,3 @@ class Concordance(Explanation):
             head = padded(paint(head, look), size)
             lines.append(f"{head}  {left} {middle} {right}".rstrip())
         return "\n".join([fold(f"Pattern {self.pattern} {self.about}"), *lines])
-
-
-def _labels(place: Place) -> str:
-    """The label given and, where it is another, the document's own."""
-    if place.gold is None:
-        return place.predicted
-    return f"✓ {place.gold}" if place.is_right else f"✗ {place.predicted}, labelled {place.gold}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
@@ -295,9 +295,6 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
             if pattern.name == key:
                 return pattern
         raise KeyError(key)
-
-    def __iter__(self) -> Iterator[PatternReading]:
-        return iter(self.patterns)
 
     @property
     def labels(self) -> tuple[str, ...]:
