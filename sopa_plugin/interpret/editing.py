@@ -49,8 +49,7 @@ def mask(
         replacement: as in `LeaveOneOut`: `mean` and `zero` hold the patterns' scores in the head,
             `no_match` makes them match nothing (their first arcs score zero), which takes the
             document vector far from where the head has learnt.
-        means: means of the document vector, for `mean`; by default those of the train set, where
-            training saved them with the model.
+        means: of the document vector, for `mean`; by default those that training saved.
 
     Raises:
         UserError: There is no such pattern, it is held already, means are missing, or no arc of

@@ -26,6 +26,7 @@ from sopa_plugin.interpret.markup import (
     signed,
     state_name,
     text_width,
+    unpainted,
 )
 from sopa_plugin.interpret.match import Match, StateColumn, unknown_pattern
 
@@ -221,6 +222,10 @@ class PatternReading(Told):
             score = paint(f"{number(match.score):>8}", "muted")
             lines.append(f"  {score}{phrase}  {match.repeats}".rstrip())
         return "\n".join(lines if rows else [*lines, f"  {NO_MATCH}"])
+
+    def to_text(self, color: bool = False) -> str:
+        """The same, without colours unless they are wanted."""
+        return self.painted() if color else unpainted(self.painted())
 
     def phrases(self) -> Picture:
         """The best phrases in state columns, as the paper's table of six patterns."""

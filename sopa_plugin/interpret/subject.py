@@ -15,12 +15,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from sopa_plugin.data.batches import Documents, Text, are_split
 from sopa_plugin.data.ngrams import NewWords
+from sopa_plugin.data.tokenizers import bounded, folds_case
 from sopa_plugin.encoders import CnnEncoder, SopaEncoder
 from sopa_plugin.encoders.conversion import from_cnn
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.markup import CONTINUES
 from sopa_plugin.interpret.match import pattern_names, unknown_pattern
+from sopa_plugin.rules import Rules
 from sopa_plugin.wfsa.dispatch import MAX_SEMIRINGS
 
 if TYPE_CHECKING:
@@ -28,9 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from sopa_plugin.compiled import CompiledClassifier
-    from sopa_plugin.data.batches import Text
     from sopa_plugin.models import Model, TextClassifier
-    from sopa_plugin.rules import Rules
 
 VOCABULARY_CHUNK = 4096
 """Words of a vocabulary that are embedded at once."""
@@ -330,14 +331,11 @@ class ModelSubject(Subject):
     @property
     def rules(self) -> Rules:
         """Those that patterns of the model began as; there may be none."""
-        from sopa_plugin.rules import Rules
-
         given = self.model.config.rules
         return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
 
     def read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> Encoded:
         from sopa_plugin.compiled.words import WithUnknown
-        from sopa_plugin.data.batches import are_split
 
         compiled = self.compiled
         new = NewWords(len(self.model.tokenizer)) if new_words is None else new_words
@@ -365,28 +363,21 @@ class ModelSubject(Subject):
     def embed(
         self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
     ) -> Encoded:
-        from sopa_plugin.data.batches import Documents
-
         documents = Documents(ids, offsets, new_words=new_words)
-        every = np.arange(len(offsets) - 1)
+        every, device = np.arange(len(offsets) - 1), self.model.device
         if self.contextual:
             batch = documents.padded(every, self.model.config.pad_token_id or 0)
-        else:
-            batch = documents.packed(every)
-        batch = {name: each.to(self.model.device) for name, each in batch.items()}
-        if self.contextual:
-            mask = batch["attention_mask"].bool()
-            rows = self.model.embedder(batch["input_ids"], mask)[mask]
+            mask = batch["attention_mask"].bool().to(device)
+            rows = self.model.embedder(batch["input_ids"].to(device), mask)[mask]
             index, bounds = torch.arange(len(rows)), torch.from_numpy(offsets)
         else:
+            batch = {name: each.to(device) for name, each in documents.packed(every).items()}
             rows = self.model.word_vectors(batch["token_ids"], batch.get("ngrams"))
             index, bounds = batch["index"], batch["offsets"]
         return Encoded(rows, index.to(rows.device), bounds.to(rows.device), ids, new_words)
 
     def words(self, documents: Sequence[Text]) -> list[tuple[str, ...]]:
         from sopa_plugin.compiled.words import WithUnknown, Words
-        from sopa_plugin.data.batches import are_split
-        from sopa_plugin.data.tokenizers import bounded
 
         tokenizer, texts = self.model.tokenizer, list(documents)
         if not texts:
@@ -403,12 +394,8 @@ class ModelSubject(Subject):
 
     def normal_words(self, documents: Sequence[str]) -> list[tuple[str, ...]]:
         """The same, lower-cased where the model does so: what rules are tried on."""
-        from sopa_plugin.data.tokenizers import folds_case
-
-        texts = self.words(documents)
-        if not folds_case(self.model.tokenizer):
-            return texts
-        return [tuple(word.lower() for word in text) for text in texts]
+        spell = str.lower if folds_case(self.model.tokenizer) else str
+        return [tuple(map(spell, text)) for text in self.words(documents)]
 
     def spell(self, ids: Sequence[int], new_words: NewWords) -> list[str]:
         first, new = new_words.first, list(new_words.words)
