@@ -91,8 +91,7 @@ class AmazonReader(DatasetReader):
                 parse = self._by_label
             return Examples.parsed(str(source), lambda: parse(source))
         text, label = _columns(source.columns, source.name)
-        columns = source.read([text], [label])
-        examples = Examples.from_columns(source.name, columns, source.place)
+        examples = source.examples(text, label)
         name_of = _from_stars if (text, label) in STAR_COLUMNS else _from_name
         return examples.renamed(lambda value: name_of(value, examples.first(value)))
 

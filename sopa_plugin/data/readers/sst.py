@@ -73,8 +73,7 @@ class SstReader(DatasetReader):
                 f"{source.name}: expected columns 'text' (or 'sentence') and 'label', found "
                 f"{listed(source.columns)}."
             )
-        columns = source.read([text], ["label"])
-        examples = Examples.from_columns(source.name, columns, source.place)
+        examples = source.examples(text, "label")
         for label in examples.counts():
             if _plain(label) not in FINE:
                 _check(label, examples.first(label))

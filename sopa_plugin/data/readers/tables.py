@@ -16,7 +16,7 @@ import pyarrow
 from pyarrow import Array, ChunkedArray, DataType, Schema, compute, parquet, types
 from pyarrow import Table as ArrowTable
 
-from sopa_plugin.data.readers.splits import mapped
+from sopa_plugin.data.readers.splits import Examples, mapped
 from sopa_plugin.errors import UserError, failing, first_line, listed
 from sopa_plugin.registry import is_hub_id
 
@@ -71,6 +71,14 @@ class Table:
         with failing(self.name, "cannot be read"):
             loaded = self.load(names)
         return [self._named(name, loaded[name]) for name in names]
+
+    def examples(self, text: str, label: str | None) -> Examples:
+        """Texts with their labels, those of a `ClassLabel` by name; None: they have none."""
+        columns = self.read([text], [] if label is None else [label])
+        if label is None:
+            columns.append(pyarrow.chunked_array([[""] * len(columns[0])], pyarrow.string()))
+        names = self.class_names.get(label or "")
+        return Examples.from_columns(self.name, columns, self.place, names)
 
     def _named(self, column: str, values: ChunkedArray) -> ChunkedArray:
         if column not in self.class_names:

@@ -10,8 +10,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-
 from sopa_plugin.data.readers.dataset_reader import DatasetReader
 from sopa_plugin.data.readers.splits import Example, Examples
 from sopa_plugin.data.readers.tables import Table
@@ -130,11 +128,7 @@ class TextReader(DatasetReader):
             return Examples.parsed(str(path), lambda: self._from_records(path))
         self._check_columns(source.columns, source.name)
         label = self._label(source.columns)
-        columns = source.read([self.text_column], [] if label is None else [label])
-        if label is None:
-            columns.append(pyarrow.chunked_array([[""] * len(columns[0])], pyarrow.string()))
-        names = source.class_names.get(label or "")
-        return Examples.from_columns(source.name, columns, source.place, names)
+        return source.examples(self.text_column, label)
 
     def class_names(self, *examples: Examples) -> Sequence[str]:
         """As in the base class, but those of a stored `ClassLabel` keep its order."""
