@@ -121,6 +121,7 @@ class CellRuns:
         return f"{failures[0].name}: {failures[0].failure}" if failures else None
 
 
+@dataclass(eq=False)
 class Runner:
     """Runs what is missing of some cells, together with whatever other processes do.
 
@@ -134,16 +135,14 @@ class Runner:
         cells: what is known of each.
     """
 
-    def __init__(
-        self,
-        plans: Sequence[Plan],
-        folder: Path,
-        url: str | None = None,
-        packages: Sequence[str] = (),
-    ) -> None:
-        self.plans, self.folder, self.url, self.packages = plans, folder, url, packages
-        self.storage = Storage(folder, url)
-        self.cells = [CellRuns(each, self.storage) for each in plans]
+    plans: Sequence[Plan]
+    folder: Path
+    url: str | None = None
+    packages: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self.storage = Storage(self.folder, self.url)
+        self.cells = [CellRuns(each, self.storage) for each in self.plans]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Runner, (self.plans, self.folder, self.url, self.packages)
