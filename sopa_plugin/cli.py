@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
+from sopa_plugin.data.sources import FORMATS, encoding_problem, format_of
 from sopa_plugin.errors import UserError, brief, failing, first_line, set_up_logging, visible
 from sopa_plugin.files import RUN_CONFIG, read_json
 from sopa_plugin.registry import (
@@ -144,7 +145,7 @@ def add_input(parser: argparse.ArgumentParser, option: str) -> None:
     parser.add_argument(
         option,
         dest="input_format",
-        choices=("text", "csv", "tsv", "jsonl", "parquet"),
+        choices=FORMATS,
         help="what the input is: a document a line (text), or a table; by default what its suffix "
         "says, else JSON lines if the first line is an object",
     )
@@ -159,7 +160,6 @@ def add_input(parser: argparse.ArgumentParser, option: str) -> None:
 @contextmanager
 def open_input(args: argparse.Namespace, path: str | None) -> Iterator[tuple[BinaryIO, Documents]]:
     """A file that is open, or stdin, and its documents, read as the options of `add_input` say."""
-    from sopa_plugin.data.sources import encoding_problem, format_of
     from sopa_plugin.data.stream import open_documents
 
     path = None if path == "-" else path

@@ -18,6 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.cli import check_output, make_parser, run_command
+from sopa_plugin.data.sources import format_of, read_lines, read_records
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.files import write_file
 
@@ -181,7 +182,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _own_config(args: Namespace) -> tuple[str, str]:
     """The config for somebody's own data, and their format; prints what was found in them."""
     from sopa_plugin.data.readers.text import TextReader
-    from sopa_plugin.data.sources import format_of
 
     options: dict[str, Any] = {"path": args.data}
     why: dict[str, str] = {}  # comments
@@ -278,8 +278,6 @@ def _find_columns(
 
 def _encoding(source: Path | Table) -> str:
     """What the text files of a source are in."""
-    from sopa_plugin.data.sources import format_of, read_lines
-
     if not isinstance(source, Path):
         return "utf-8"
     texts = (each for each in source.rglob("*") if format_of(each.name) == "text")
@@ -301,8 +299,6 @@ def _encoding(source: Path | Table) -> str:
 
 def _rows(source: Path | Table, encoding: str) -> Iterator[Mapping[str, Any]]:
     """The rows of a table, as far as their cells may be texts or labels."""
-    from sopa_plugin.data.sources import read_records
-
     if isinstance(source, Path):
         usual = [*TEXTS, *LABELS]
         yield from (row for _, row in read_records(source, encoding, wanted=usual))

@@ -24,6 +24,7 @@ from sopa_plugin.cli import (
     run_command,
     whole_number,
 )
+from sopa_plugin.data.sources import format_of
 from sopa_plugin.errors import UserError, listed, visible
 from sopa_plugin.files import (
     check_folder,
@@ -113,8 +114,6 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
     An answer takes its name only once it is whole and is not made again, so that the same command
     goes on where it was killed. Of several processes (`RANK` of `WORLD_SIZE`) each takes its share.
     """
-    from sopa_plugin.data.sources import format_of
-
     if args.output is None or Path(args.output).resolve() == source.resolve():
         raise UserError(f"{source}: is a folder; name another one for the answers with -O")
     target = Path(args.output)
@@ -166,8 +165,6 @@ def _share() -> slice:
 
 
 def _check_output(path: str | None, source: BinaryIO, form: str, force: bool) -> None:
-    from sopa_plugin.data.sources import format_of
-
     if path is None:
         return
     if format_of(path) not in (None, "text", form):

@@ -124,12 +124,7 @@ class Uniform(Parameter):
 class Integer(Uniform):
     """A whole number from `low` to `high`, both included.
 
-    Registered as `integer`.
-
-    Arguments:
-        low, high: the bounds.
-        log: whether its logarithm is what is uniform.
-        keys: see `Parameter`.
+    Registered as `integer`; its arguments are those of `uniform`.
     """
 
     low: int
