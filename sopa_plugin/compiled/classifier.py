@@ -37,7 +37,7 @@ from sopa_plugin.registry import (
 from sopa_plugin.rules.unknown import UnknownWords
 from sopa_plugin.wfsa.cpu import document_scores
 from sopa_plugin.wfsa.kernels.elementwise import log_sigmoid
-from sopa_plugin.wfsa.layout import Arcs, Layout
+from sopa_plugin.wfsa.layout import Arcs, Layout, patterns_of_rules
 
 FILE = "compiled.safetensors"
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -93,15 +93,6 @@ class Settings:
     def head_type(self) -> str:
         """The name of the head."""
         return str(self.head["type"] if isinstance(self.head, Mapping) else self.head)
-
-    @property
-    def patterns_of_rules(self) -> dict[int, list[int]]:
-        """The patterns of each rule."""
-        found: dict[int, list[int]] = {}
-        for pattern, rule in enumerate(self.rules):
-            if rule is not None:
-                found.setdefault(rule, []).append(pattern)
-        return found
 
 
 _SETTINGS = tuple(field.name for field in fields(Settings))
@@ -254,7 +245,7 @@ class CompiledClassifier:
         """Those of the encoder (its `DocumentVector`), `[B, K]`, from document scores `[B, K]`."""
         of = self.weights_of("document_vector.")
         values: Numbers = np.exp(scores) if self.settings.exponential else scores
-        if rules := self.settings.patterns_of_rules:
+        if rules := patterns_of_rules(self.settings.rules):
             values, otherwise = values / of["sure"], rules.pop(-1, [])
             for patterns in rules.values():
                 some = values[:, patterns]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sopa_plugin.wfsa import ArcEncoding, Layout, Semiring, arc_products
+from sopa_plugin.wfsa.layout import patterns_of_rules
 from sopa_plugin.wfsa.operator import at_least_float32
 
 SelfLoops = Literal["none", "state", "shared"]
@@ -263,9 +264,10 @@ class DocumentVector(nn.Module):
     ) -> None:
         super().__init__()
         self.rules = rules or (None,) * len(lengths)
-        self.of_rules = [place for place, rule in enumerate(self.rules) if rule and rule.rule >= 0]
-        self.otherwise = [place for place, rule in enumerate(self.rules) if rule and rule.rule < 0]
-        self.rivals = _rivals(self.rules)
+        of_rules = patterns_of_rules([rule and rule.rule for rule in self.rules])
+        self.otherwise = of_rules.pop(-1, [])
+        self.of_rules = [pattern for patterns in of_rules.values() for pattern in patterns]
+        self.rivals = [patterns for patterns in of_rules.values() if len(patterns) > 1]
         self.lengths = lengths
         self.semiring = semiring
         self.output = output
@@ -354,15 +356,6 @@ def _constants(like: Tensor, numbers: Sequence[float]) -> Tensor:
     """`numbers` as a tensor, without a copy from the host, which no CUDA graph can hold."""
     runs = [(number, len([*run])) for number, run in groupby(numbers)]
     return torch.cat([like.new_full((count,), number) for number, count in runs])
-
-
-def _rivals(rules: Sequence[RulePattern | None]) -> list[list[int]]:
-    """The patterns of each rule that has several."""
-    found: dict[int, list[int]] = {}
-    for pattern, rule in enumerate(rules):
-        if rule is not None and rule.rule >= 0:
-            found.setdefault(rule.rule, []).append(pattern)
-    return [patterns for patterns in found.values() if len(patterns) > 1]
 
 
 class BatchNorm(nn.BatchNorm1d):

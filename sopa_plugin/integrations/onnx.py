@@ -16,6 +16,7 @@ from sopa_plugin import __version__
 from sopa_plugin.compiled import CompiledClassifier
 from sopa_plugin.compiled.classifier import HEADS, NORM_EPSILON
 from sopa_plugin.errors import UserError
+from sopa_plugin.wfsa.layout import patterns_of_rules
 from sopa_plugin.wfsa.reference import columns_of
 
 OPSET = 18
@@ -168,7 +169,7 @@ def _document_vectors(graph: _Graph, compiled: CompiledClassifier, scores: str) 
     """As `CompiledClassifier` computes them."""
     of = compiled.weights_of("document_vector.")
     values = graph("Exp", scores) if compiled.settings.exponential else scores
-    if rules := compiled.settings.patterns_of_rules:
+    if rules := patterns_of_rules(compiled.settings.rules):
         values, otherwise = graph("Div", values, of["sure"]), rules.pop(-1, [])
         of_rules = [pattern for patterns in rules.values() for pattern in patterns]
         others = [pattern for pattern in range(len(of["sure"])) if pattern not in of_rules]

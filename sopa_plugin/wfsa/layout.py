@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -215,6 +215,15 @@ class EndScores(NamedTuple):
         return cls(
             arcs.scores.new_empty(ends), new(ends, dtype=torch.uint8), new(steps, dtype=torch.uint8)
         )
+
+
+def patterns_of_rules(rules: Sequence[int | None]) -> dict[int, list[int]]:
+    """The patterns of each rule, by the number of the rule that each is of; None: it is free."""
+    found: dict[int, list[int]] = {}
+    for pattern, rule in enumerate(rules):
+        if rule is not None:
+            found.setdefault(rule, []).append(pattern)
+    return found
 
 
 class Spans(NamedTuple):
