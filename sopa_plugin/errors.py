@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 HUB_HELP = (
-    "The Hugging Face Hub must be in reach (HF_HUB_OFFLINE unset, HF_TOKEN set for what is "
+    "; the Hugging Face Hub must be in reach (HF_HUB_OFFLINE unset, HF_TOKEN set for what is "
     "private, HF_ENDPOINT for a mirror), or have it in its cache (HF_HOME)"
 )
 """What to do where something of the Hugging Face Hub cannot be had."""

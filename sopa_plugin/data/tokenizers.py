@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
-from sopa_plugin.errors import HUB_HELP, UserError, shortened
+from sopa_plugin.errors import HUB_HELP, UserError, failing, shortened
 from sopa_plugin.registry import Bound, LocalPath, PositiveInt, Registrable
 
 if TYPE_CHECKING:
@@ -321,14 +321,9 @@ class PretrainedTokenizer(Tokenizer):
         from transformers import AutoTokenizer
         from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-        try:
+        expected = "expected a folder with the files of a tokenizer (tokenizer.json), or a Hub id"
+        with failing("tokenizer.model", f"no tokenizer from '{self.model}'; {expected}", HUB_HELP):
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(self.model)
-        except (OSError, ValueError, ImportError) as error:
-            raise UserError(
-                f"tokenizer.model: no tokenizer from '{self.model}'. Expected a folder "
-                f"with the files of a tokenizer (tokenizer.json), or a Hub id. {HUB_HELP}. "
-                f"Found: {error}"
-            ) from error
         # the embedder takes documents of any length: no warning, and nothing cut off
         tokenizer.model_max_length = VERY_LARGE_INTEGER
         fold_and_cut(tokenizer, self.lowercase, self.max_tokens)

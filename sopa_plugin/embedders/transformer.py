@@ -14,7 +14,7 @@ from torch.nn import functional
 from transformers.utils import logging as transformers_logging
 
 from sopa_plugin.embedders.token_embedder import TokenEmbedder
-from sopa_plugin.errors import HUB_HELP, UserError
+from sopa_plugin.errors import HUB_HELP, UserError, failing
 from sopa_plugin.registry import LocalPath, PositiveInt
 
 
@@ -212,12 +212,11 @@ def _reading(name: str) -> Iterator[None]:
     """Says what a user can do about it if the model `name` cannot be read."""
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # weights left out on purpose are no news
+    expected = (
+        "expected a folder with a pretrained model (config.json, model.safetensors), or a Hub id"
+    )
     try:
-        yield
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise UserError(
-            f"embedder.model: no model from '{name}'. Expected a folder with a pretrained model "
-            f"(config.json, model.safetensors), or a Hub id. {HUB_HELP}. Found: {error}"
-        ) from error
+        with failing("embedder.model", f"no model from '{name}'; {expected}", HUB_HELP):
+            yield
     finally:
         transformers_logging.set_verbosity(verbosity)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from sopa_plugin.errors import HUB_HELP, UserError
+from sopa_plugin.errors import HUB_HELP, UserError, failing
 
 HUB = "hf://"
 _DAMAGE = (EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -240,9 +240,5 @@ def _from_hub(path: str) -> str:
         raise UserError(f"{path}: expected {HUB}OWNER/NAME/FILE")
     from huggingface_hub import hf_hub_download
 
-    try:
+    with failing(path, "no such file in reach", f"{HUB_HELP}, or give a local file"):
         return hf_hub_download("/".join(parts[:2]), parts[2])
-    except Exception as error:  # whatever the Hub's client and the network raise
-        raise UserError(
-            f"{path}: no such file in reach. {HUB_HELP}, or give a local file. Found: {error}"
-        ) from error
