@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from sopa_plugin.data.sources import FORMATS, encoding_problem, format_of
-from sopa_plugin.errors import UserError, brief, failing, first_line, set_up_logging, visible
+from sopa_plugin.errors import UserError, brief, failing, set_up_logging, visible
 from sopa_plugin.files import RUN_CONFIG, read_json
 from sopa_plugin.registry import (
     ConfigError,
@@ -191,10 +191,8 @@ def choose_device(device: str | None) -> str:
 
     if device is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
+    with failing(f"--device {device}", "cannot be used"):
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {device}: {first_line(error)}") from error
     return device
 
 

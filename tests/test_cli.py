@@ -14,7 +14,9 @@ import pytest
 from sopa_plugin import bench
 from sopa_plugin.__main__ import COMMANDS
 from sopa_plugin.benchmarks import SECTIONS
-from sopa_plugin.errors import visible
+from sopa_plugin.cli import read_config
+from sopa_plugin.errors import UserError, failing, visible
+from sopa_plugin.registry import ConfigError, build
 from sopa_plugin.training import run_experiment
 
 ROOT = Path(__file__).parents[1]
@@ -169,3 +171,33 @@ class TestVisible:
         what += "raise UserError('two\\nlines \\x1b[2J')"
         done = run("-c", SPOKEN.format(what=what))
         assert done.stderr == "log �2J\nerror: two\nlines ␛[2J\n"
+
+
+class Refusing:
+    """Its constructor refuses what its hints allow."""
+
+    def __init__(self, number: int) -> None:
+        raise ValueError(f"{number} is not to its taste")
+
+
+def test_what_a_constructor_refuses_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    file.write_text('{"number": 3}')
+    assert read_config(Refusing, str(file), ["number=4"], ()) == {"number": 4}
+    with pytest.raises(ConfigError, match=r"own\.json: .*\n? *4 is not to its taste"):
+        read_config(Refusing, str(file), ["number=4"], (), build)
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (KeyError("a"), "here: damaged (KeyError: 'a'); mend it"),
+        (FileNotFoundError(2, "No such file", "here"), "here: damaged (No such file); mend it"),
+        (UserError("too long"), "here: too long"),
+        (UserError("here/a: too long"), "here/a: too long"),
+    ],
+)
+def test_whatever_goes_wrong_is_one_error_that_says_where(cause: Exception, message: str) -> None:
+    with pytest.raises(UserError) as raised, failing("here", "damaged", "; mend it"):
+        raise cause
+    assert str(raised.value) == message
