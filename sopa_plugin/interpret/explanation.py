@@ -67,10 +67,7 @@ class Explanation(Told):
     def _repr_html_(self) -> str:
         return render("fragment.html", style=style(page=True), body=self.html_body())
 
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def __repr__(self) -> str:  # what a Python terminal shows
+    def __repr__(self) -> str:  # what a Python terminal shows, and `print`
         return self.to_text()
 
     def render(self, form: str, color: bool = False) -> str:

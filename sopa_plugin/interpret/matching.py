@@ -99,13 +99,6 @@ class ArcScores:
 
     @cached_property
     @torch.no_grad()
-    def best_scores(self) -> Tensor:
-        """What the best match of each pattern in each document scores, `[B, K]`."""
-        same = self.path_semiring == self.semiring
-        return self.scores if same else document_scores(*self.path_operands)
-
-    @cached_property
-    @torch.no_grad()
     def best_matches(self) -> BestMatches:
         """Where and how the best match of each pattern in each document runs."""
         return best_matches(*self.path_operands)
@@ -369,7 +362,9 @@ class TopMatches:
 
     def add(self, documents: Sequence[Any], scored: ArcScores) -> None:
         """Reads some more documents, which share the new words of those before."""
-        best = scored.best_scores.cpu().numpy()
+        sums = scored.path_semiring != scored.semiring
+        scores = document_scores(*scored.path_operands) if sums else scored.scores
+        best = scores.cpu().numpy()
         if not self.subject.contextual:
             self._raise_floors(best)
         # those that may be among the best or repeat one of them

@@ -121,8 +121,8 @@ class UnknownWords:
         every = itertools.chain(words, _KINDS.split())
         spelt = {spell(word): None for word in every for spell in _SPELLINGS}
         found = dict.fromkeys([*_open_answers(tests), *map(questions.answers, spelt)])
-        plain, *others = found
-        rows = {plain: unknown} | {each: first + n for n, each in enumerate(others)}
+        usual, *others = found
+        rows = {usual: unknown} | {each: first + n for n, each in enumerate(others)}
         return cls(questions, rows, ngram_buckets)
 
     def row(self, word: str) -> int:
