@@ -29,7 +29,7 @@ Integers = NDArray[np.int64]
 # Only these separate words: SST has words with a no-break space inside.
 BLANKS = " \t\n\r\f\v"
 INTEGER = re.compile(r"0|-?[1-9][0-9]*")
-_PARSED_AT_ONCE = 10_000
+_PARSED_AT_ONCE = 1000
 logger = logging.getLogger(__name__)
 
 

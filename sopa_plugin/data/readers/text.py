@@ -150,12 +150,12 @@ class TextReader(DatasetReader):
 
     def _from_records(self, path: Path) -> Iterator[Example]:
         wanted = [self.text_column, self.label_column or self.text_column]
-        columns, column = None, None
+        name, columns, column = str(path), None, None
         for number, row in read_records(path, self.encoding, self.column_names, wanted):
-            where = f"{path}:{number}"
+            where = f"{name}:{number}"
             if row.keys() != columns:  # other ones than the row before has
                 columns, column = row.keys(), self._label(row)
-                self._check_columns(row, where if format_of(path.name) == "jsonl" else str(path))
+                self._check_columns(row, where if format_of(name) == "jsonl" else name)
             text = row[self.text_column]
             label = "" if column is None else label_text(row[column], where)
             if text is not None and not isinstance(text, str):
@@ -185,11 +185,13 @@ class TextReader(DatasetReader):
 
 def label_text(value: Any, where: str) -> str:
     """A label in JSON as it is written in other files; numbers that are integers as such."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
+    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
         return str(value)
     raise UserError(f"{where}: expected a label (a word or a number), found {shortened(value)}.")
 
