@@ -34,6 +34,8 @@ def log_odds(logits: Tensor) -> Tensor:
     """
     if logits.shape[-1] == 1:
         return logits
+    if logits.shape[-1] == 2:  # the same in one step
+        return logits - logits.flip(-1)
     others = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
     rest = logits[..., None, :].masked_fill(others, float("-inf")).logsumexp(dim=-1)
     return logits - rest
