@@ -81,7 +81,8 @@ def to_convolutions(encoder: SopaEncoder) -> list[nn.Conv1d]:
         f"encoding '{options.encoding}'": options.encoding != "identity",
         "self-loops": layout.self_loops,
         "epsilons": layout.epsilons,
-        "boundary tokens": encoder.boundary_width not in (0, layout.max_length - 2),
+        "boundary tokens": encoder.marked
+        or encoder.boundary_width not in (0, layout.max_length - 2),
         "normalization": not isinstance(encoder.document_vector.norm, nn.Identity),
     }
     found = [name for name, present in reasons.items() if present]

@@ -13,6 +13,7 @@ from torch import Tensor
 from sopa_plugin.encoders.seq2vec_encoder import Packed, PackedSeq2VecEncoder, Seq2VecEncoder, pack
 from sopa_plugin.encoders.sopa_layers import (
     Activation,
+    BoundaryTokens,
     DocumentVector,
     DropoutOn,
     Normalization,
@@ -72,7 +73,8 @@ class SopaEncoder(PackedSeq2VecEncoder):
         self_loop_scale: the same for self-loops of their own.
         bias_scale: what biases are multiplied by before use (released implementation: 0.1).
         boundary_tokens: whether every document is wrapped in (longest pattern - 1) tokens with zero
-            vectors on each side, over which matches may run.
+            vectors on each side, over which matches may run; or `marked`: in one on each side, with
+            unit vectors of their own, so that patterns can tell how documents begin and end.
         dropout: rate of dropout on arcs, drawn for each row of token vectors and arc.
         dropout_on: `products`: a dropped arc scores a token as it would a zero vector, E(bias), so
             none becomes a sure match; `scores`: the encoded score as the semiring holds it is
@@ -115,7 +117,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         epsilon_scale: float | None = None,
         self_loop_scale: float | None = None,
         bias_scale: NonNegativeFloat = 1.0,
-        boundary_tokens: bool = False,
+        boundary_tokens: BoundaryTokens = False,
         dropout: Rate = 0.0,
         dropout_on: DropoutOn = "products",
         output: Output | None = None,
@@ -159,7 +161,9 @@ class SopaEncoder(PackedSeq2VecEncoder):
             rare=output == "relative",
         )
         self.input_dim = input_dim
-        self.boundary_width = self.layout.max_length - 1 if boundary_tokens else int(bool(rules))
+        self.marked = boundary_tokens == "marked" or bool(rules)
+        wide = boundary_tokens and not self.marked
+        self.boundary_width = self.layout.max_length - 1 if wide else int(self.marked)
         self.arcs = PatternArcs(input_dim, self.layout, self.options)
         if normalization is None:
             varies = output == "relative" or is_unbounded(semiring, output)
@@ -196,7 +200,7 @@ class SopaEncoder(PackedSeq2VecEncoder):
         epsilon_scale: float | None = None,
         self_loop_scale: float | None = None,
         bias_scale: NonNegativeFloat = 0.1,
-        boundary_tokens: bool = True,
+        boundary_tokens: BoundaryTokens = True,
         dropout: Rate = 0.0,
     ) -> SopaEncoder:
         """The encoder of the authors' released implementation; arguments as for the class.
@@ -329,12 +333,16 @@ class SopaEncoder(PackedSeq2VecEncoder):
         rows = like.new_zeros(self.num_boundary_rows, self.input_dim)
         if any(self.rules):
             rows[:, -2:] = torch.eye(2).to(rows)
+        elif self.marked:
+            # opposite signs in every other dimension, as far from words as a random direction
+            rows += self.input_dim**-0.5
+            rows[1, 1::2] *= -1
         return rows
 
     @property
     def num_boundary_rows(self) -> int:
         """How many different boundary tokens there are."""
-        return 2 if any(self.rules) else int(self.boundary_width > 0)
+        return 2 if self.marked else int(self.boundary_width > 0)
 
     def parameter_counts(self) -> dict[str, int]:
         """Parameters of the patterns: `stored`, by the paper's `formula`, and as `released`.

@@ -19,6 +19,7 @@ from sopa_plugin.wfsa.operator import at_least_float32
 
 SelfLoops = Literal["none", "state", "shared"]
 DropoutOn = Literal["products", "scores"]
+BoundaryTokens = bool | Literal["marked"]
 Output = Literal["score", "log_score", "excess", "relative"]
 Normalization = Literal["none", "layer", "batch"]
 Activation = Literal["none", "relu"]

@@ -35,7 +35,7 @@ _WITH_RULES: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "epsilon_scale": [None],
         "self_loop_scale": [None],
         "bias_scale": [1.0],
-        "boundary_tokens": [False],
+        "boundary_tokens": [False, "marked"],
         "output": [None, "excess", "score"],
         "normalization": [None, "none"],
         "activation": ["none"],

@@ -77,6 +77,7 @@ def texts() -> list[str]:
         {"epsilon_scale": 0.5, "self_loop_scale": 0.5, "bias_scale": 0.1},
         {"boundary_loops": True, "final_epsilon": False},
         {"boundary_tokens": True},
+        {"boundary_tokens": "marked"},
         {"dropout": 0.5},
         {"output": "score", "normalization": "none"},
         {"normalization": "batch"},

@@ -106,6 +106,7 @@ def test_gradients_are_the_same_too() -> None:
         ({"semiring": "log"}, "semiring 'log'"),
         ({"encoding": "log_sigmoid"}, "encoding 'log_sigmoid'"),
         ({"boundary_tokens": True}, "boundary tokens"),
+        ({"boundary_tokens": "marked"}, "boundary tokens"),
         ({"normalization": "layer"}, "normalization"),
     ],
 )

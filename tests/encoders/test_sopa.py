@@ -510,6 +510,19 @@ def test_boundary_tokens_are_zero_vectors_around_each_document() -> None:
     torch.testing.assert_close(packed, expected)
 
 
+def test_marked_boundary_tokens_are_unit_vectors_one_on_each_side() -> None:
+    tokens, mask = batch_of(4, 1, 0)
+    before = torch.full((DIM,), DIM**-0.5)
+    after = before * torch.tensor([(-1.0) ** place for place in range(DIM)])
+    texts = [tokens[0], tokens[1, :1], tokens[2, :0]]
+    wrapped = [torch.cat([before[None], text, after[None]]) for text in texts]
+    expected = torch.cat(
+        [make()(each[None], torch.ones(1, len(each), dtype=torch.bool)) for each in wrapped]
+    )
+    torch.testing.assert_close(make(boundary_tokens="marked")(tokens, mask), expected)
+    assert before.norm() == pytest.approx(1) == after.norm()
+
+
 def test_a_dropped_arc_scores_a_token_as_a_zero_vector() -> None:
     encoder = make(dropout=0.5)
     rows = torch.randn(50, DIM)

@@ -30,6 +30,7 @@ def whole_and_stream(**options: Any) -> tuple[SopaEncoder, SopaStream]:
         {"empty_matches": True},
         {"final_epsilon": False, "boundary_loops": True},
         {"boundary_tokens": True, "self_loops": "none"},
+        {"boundary_tokens": "marked"},
     ],
     ids=str,
 )

@@ -71,6 +71,7 @@ def assert_same(model: TextClassifier, session: Any, texts: list[str]) -> NDArra
         {},
         {"semiring": "max_sum"},
         {"semiring": "max_sum", "boundary_tokens": True, "normalization": "batch"},
+        {"boundary_tokens": "marked"},
         {"semiring": "log"},
         {"semiring": "log", "empty_matches": True, "activation": "relu"},
         {"semiring": "sum_product", "normalization": "layer"},

@@ -32,6 +32,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"empty_matches": True},
     {"boundary_loops": True},
     {"boundary_tokens": True},
+    {"boundary_tokens": "marked"},
     {"semiring": "max_sum"},
     {"semiring": "max_sum", "final_epsilon": False, "boundary_tokens": True},
     {"semiring": "boolean"},

@@ -19,6 +19,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"epsilons": False, "self_loops": "none", "semiring": "max_sum"},
     {"boundary_tokens": True},
+    {"boundary_tokens": "marked"},
     {"empty_matches": True},
     {"semiring": "boolean"},
 ]
