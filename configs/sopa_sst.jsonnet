@@ -21,11 +21,11 @@ local path = env('SOPA_SST', sample);
     },
     encoder: {
       type: 'sopa',
-      patterns: { '4': 40, '3': 40, '2': 40 },
+      patterns: { '4': 100, '3': 100, '2': 100 },
       semiring: 'max_product',
       dropout: 0.1,
     },
-    head: { type: 'linear' },
+    head: { type: 'linear', dropout: 0.5 },
   },
   trainer: {
     type: 'accelerate',

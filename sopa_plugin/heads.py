@@ -40,17 +40,19 @@ class LinearHead(ClassifierHead):
     Arguments:
         input_dim: Dimension of the document vector; handed over.
         num_labels: Number of classes; handed over.
+        dropout: Probability with which a number of the document vector is dropped in training.
     """
 
     capturable = True
 
-    def __init__(self, input_dim: int, num_labels: int) -> None:
+    def __init__(self, input_dim: int, num_labels: int, dropout: Rate = 0.0) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(input_dim, num_labels)
 
     def forward(self, document: Tensor) -> Tensor:
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
-        logits: Tensor = self.output(document)
+        logits: Tensor = self.output(self.dropout(document))
         return logits
 
     def scale(self, factor: float) -> None:

@@ -58,8 +58,8 @@ _CONFIG = """\
     type: 'text_classifier',
 %(embedder)s
     // How many patterns of how many states; one of 4 states matches about 3 words.
-    encoder: { type: 'sopa', patterns: { '4': 40, '3': 40, '2': 40 }, dropout: 0.1 },
-    head: { type: 'linear' },
+    encoder: { type: 'sopa', patterns: { '4': 100, '3': 100, '2': 100 }, dropout: 0.1 },
+    head: { type: 'linear', dropout: 0.5 },
   },
   trainer: {
     type: 'accelerate',
@@ -110,6 +110,7 @@ local one_of(key, values) = { type: 'choice', keys: [key], values: values };
     patterns: one_of('model.encoder.patterns', [
       { '5': 10, '4': 10, '3': 10, '2': 10 },
       { '4': 40, '3': 40, '2': 40 },
+      { '4': 100, '3': 100, '2': 100 },
       { '6': 40, '5': 40, '4': 40, '3': 40, '2': 40 },
     ]),
   },

@@ -72,8 +72,8 @@ def test_the_default_setting_is_the_same_wherever_it_is_written(monkeypatch, tmp
     written += [SopaClassifier(vectors="fixtures/vectors.txt")._config(num_texts=2000)]
     for config in written:
         model, trainer = config["model"], config["trainer"]
-        assert model["head"] == {"type": "linear"}
-        assert model["encoder"]["patterns"] == {"4": 40, "3": 40, "2": 40}
+        assert model["head"] == {"type": "linear", "dropout": 0.5}
+        assert model["encoder"]["patterns"] == {"4": 100, "3": 100, "2": 100}
         assert model["encoder"]["dropout"] == 0.1
         assert model["embedder"]["whiten"] == 1
         assert trainer["batch_size"] == 50

@@ -90,7 +90,10 @@ local small_epochs = {
     five,
     sizes=if small then [500] else [500, null],
   ) + {
-    models: [each { parameters: shared_spaces[name] } for each in super.models],
+    models: [
+      each { config+: { trainer+: { optimizer+: { type: 'adamw' } } }, parameters: shared_spaces[name] }
+      for each in super.models
+    ],
     seeds: [1],
     tuning+: { num_trials: num_trials },
     reference: null,

@@ -74,8 +74,8 @@ local fine_tuned = {
   chosen:: {
     model+: {
       embedder+: { whiten: 1 },
-      encoder+: { patterns: { '4': 40, '3': 40, '2': 40 }, dropout: 0.1 },
-      head: { type: 'linear' },
+      encoder+: { patterns: { '4': 100, '3': 100, '2': 100 }, dropout: 0.1 },
+      head: { type: 'linear', dropout: 0.5 },
     },
     trainer+: { batch_size: 50, optimizer+: { type: 'adamw', lr: 0.0035, weight_decay: 0.1 } },
   },

@@ -5,9 +5,16 @@ local spaces = import 'spaces.libsonnet';
 local common = {
   learning_rate: { type: 'uniform', keys: ['trainer.optimizer.lr'], low: 0.0005, high: 0.02, log: true },
   batch_size: one_of(['trainer.batch_size'], [20, 50, 150]),
-  hidden: one_of(['model.head.hidden_dim'], [25, 50, 100, 300]),
   dropout: one_of(['model.encoder.dropout'], [0, 0.05, 0.1, 0.2, 0.3]),
-  head_dropout: one_of(['model.head.dropout'], [0, 0.1, 0.2, 0.4]),
+  weight_decay: one_of(['trainer.optimizer.weight_decay'], [0, 0.03, 0.1, 0.3]),
+  head: one_of(['model.head'], [
+    { type: 'linear', dropout: 0 },
+    { type: 'linear', dropout: 0.3 },
+    { type: 'linear', dropout: 0.5 },
+    { type: 'mlp', hidden_dim: 25, dropout: 0.2 },
+    { type: 'mlp', hidden_dim: 100, dropout: 0.2 },
+    { type: 'mlp', hidden_dim: 300, dropout: 0.4 },
+  ]),
   whiten: one_of(['model.embedder.whiten'], [0, 0.25, 0.5, 0.75, 1]),
 };
 
@@ -18,6 +25,7 @@ local common = {
       { '6': 10, '5': 10, '4': 10, '3': 10, '2': 10 },
       { '5': 20, '4': 20, '3': 20, '2': 20 },
       { '4': 40, '3': 40, '2': 40 },
+      { '4': 100, '3': 100, '2': 100 },
       { '6': 40, '5': 40, '4': 40, '3': 40, '2': 40 },
     ]),
   },

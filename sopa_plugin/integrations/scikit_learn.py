@@ -127,13 +127,14 @@ class SopaEstimator(BaseEstimator):
         words: dict[str, Any] = {"type": "static", "embedding_dim": 100}
         if self.vectors is not None:
             words = {"type": "static", "vectors": self.vectors, "trainable": False, "whiten": 1}
-        encoder = {"type": "sopa", "patterns": {"4": 40, "3": 40, "2": 40}, "dropout": 0.1}
+        encoder = {"type": "sopa", "patterns": {"4": 100, "3": 100, "2": 100}, "dropout": 0.1}
+        head = {"type": "linear", "dropout": 0.5}
         trainer: dict[str, Any] = {"batch_size": 20 if num_texts < 1000 else 50}
         trainer |= {"num_epochs": 100, "patience": 15, "validation_metric": "-loss"}
         optimizer = {"type": "adamw", "lr": 0.0035, "weight_decay": 0.1, "fused": True}
         return {
             "tokenizer": {"type": "words", "lowercase": None if self.vectors else True},
-            "model": {"embedder": words, "encoder": encoder, "head": {"type": "linear"}},
+            "model": {"embedder": words, "encoder": encoder, "head": head},
             "trainer": trainer | {"optimizer": optimizer},
         }
 
