@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import uuid
@@ -11,7 +12,7 @@ from fractions import Fraction
 from itertools import islice
 from mmap import ACCESS_READ, mmap
 from random import Random
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ Integers = NDArray[np.int64]
 BLANKS = " \t\n\r\f\v"
 INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _PARSED_AT_ONCE = 1000
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 logger = logging.getLogger(__name__)
 
 
@@ -150,14 +152,25 @@ class Examples:
 
 
 def mapped(names: Sequence[str], batches: Iterable[Sequence[Any]]) -> pyarrow.Table:
-    """Columns of strings, some rows at a time, mapped into memory from a temporary file."""
+    """Columns of strings, some rows at a time, mapped into memory from a temporary file.
+
+    Raises `UserError` where there is no room for it.
+    """
     schema = pyarrow.schema([(name, pyarrow.string()) for name in names])
-    with TemporaryFile() as file:
-        with pyarrow.ipc.new_stream(file, schema) as stream:
-            for columns in batches:
-                stream.write(pyarrow.record_batch(columns, schema=schema))
-        file.flush()
-        buffer = pyarrow.py_buffer(mmap(file.fileno(), 0, access=ACCESS_READ))
+    try:
+        with TemporaryFile() as file:
+            with pyarrow.ipc.new_stream(file, schema) as stream:
+                for columns in batches:
+                    stream.write(pyarrow.record_batch(columns, schema=schema))
+            file.flush()
+            buffer = pyarrow.py_buffer(mmap(file.fileno(), 0, access=ACCESS_READ))
+    except OSError as error:
+        if error.errno not in _NO_ROOM:  # of what is read
+            raise
+        raise UserError(
+            f"{gettempdir()}: no room for the texts, which are kept there while they are used "
+            f"({error.strerror}); make some, or set TMPDIR to a folder on a larger disk."
+        ) from error
     return pyarrow.ipc.open_stream(buffer).read_all()
 
 

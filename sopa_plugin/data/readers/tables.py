@@ -178,13 +178,18 @@ def _check_type(kind: DataType, text: bool, what: str) -> None:
 
 
 def _stored_class_names(schema: Schema) -> dict[str, list[str]]:
-    """The names of each `ClassLabel` in a Parquet file by `datasets`, whatever else it holds."""
+    """The names of each `ClassLabel` in a Parquet file by `datasets`, whatever else it holds.
+
+    One whose column is no numbers, as other programs leave it, has none.
+    """
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return {
-            column: list(map(str, feature["names"]))
-            for column, feature in features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+            each.name: list(map(str, feature["names"]))
+            for each in schema
+            if isinstance(feature := features.get(each.name), dict)
+            and feature.get("_type") == "ClassLabel"
+            and types.is_integer(each.type)
         }
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return {}

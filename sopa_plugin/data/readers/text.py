@@ -93,6 +93,11 @@ class TextReader(DatasetReader):
         for key in ("text_column", "label_column"):
             if columns is not None and params.get(key) not in (None, *columns):
                 yield key, f"{params[key]!r} is not one of column_names: {columns}"
+        if params["text_column"] == params["label_column"]:
+            yield (
+                "label_column",
+                f"expected another than text_column, found {params['text_column']!r}",
+            )
 
     def sources(self) -> dict[str, Path | Table]:
         if self.path is None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import resource
+import tempfile
 from collections import Counter
 
 import pytest
@@ -150,6 +152,18 @@ def test_texts_are_without_blanks_at_their_ends_and_labels_as_written() -> None:
     assert chosen.counts() == {"x": 2, "y": 1}
     data = chosen.to_dataset(["y", "x"])
     assert data[:] == {"text": ["a\n\nb\u00a0", "c", "d"], "label": [1, 0, 1], "row": [1, 3, 4]}
+
+
+def test_texts_without_room_for_them() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(UserError) as raised:
+            examples_of(["a", "b"] * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(raised.value).startswith(f"{tempfile.gettempdir()}: no room for the texts")
+    assert "set TMPDIR" in str(raised.value)
 
 
 def test_integer_classes_are_in_numeric_order() -> None:

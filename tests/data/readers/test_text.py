@@ -262,6 +262,7 @@ def test_paths_that_are_not_there(write: Write) -> None:
         ({"test": "b"}, ["path"]),
         ({"path": "a", "split_names": {"validation": "x"}}, ["split_names"]),
         ({"path": "a", "column_names": ["a", "label"]}, ["text_column"]),
+        ({"path": "a", "text_column": "a", "label_column": "a"}, ["label_column"]),
         (
             {"path": "a", "max_train_examples": 0, "test_size": -1},
             ["max_train_examples", "test_size"],
@@ -415,6 +416,18 @@ def test_odd_class_labels_in_parquet(
     else:
         with pytest.raises(UserError, match=expected.replace("dev", "train")):
             reader.read()
+
+
+@pytest.mark.parametrize("kind", ["words", "text", "deep", "list"])
+def test_class_labels_that_other_programs_left_are_none(kind: str, tmp_path: Path) -> None:
+    described = {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}
+    features = {"words": described, "text": {"text": described["label"]}, "list": [1]}.get(kind)
+    note = "[" * 10**5 if kind == "deep" else json.dumps({"info": {"features": features}})
+    rows = pyarrow.table({"text": ["a", "b"], "label": ["pos", "other"]})
+    rows = rows.replace_schema_metadata({"huggingface": note})
+    for split in ("train", "dev", "test"):
+        parquet.write_table(rows, tmp_path / f"{split}.parquet")
+    assert read(TextReader(str(tmp_path)))["test"] == [("a", "pos"), ("b", "other")]
 
 
 @pytest.mark.parametrize(
