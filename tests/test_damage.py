@@ -243,6 +243,7 @@ def regex(pattern: str) -> Callable[[dict[str, Any]], None]:
     return lambda tokenizer: tokenizer.update(pre_tokenizer=split)
 
 
+MEANS = "document_vector_means"
 CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "id-without-vector": ("tokenizer", lambda each: each["model"]["vocab"].update(good=5000)),
     "id-without-end": ("tokenizer", lambda each: each["model"]["vocab"].update(good=2**31)),
@@ -251,6 +252,7 @@ CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "slow-at-every-place": ("tokenizer", regex("(?:o|o){21}(?!)")),  # but nowhere too slow
     "no-expression": ("tokenizer", regex("(((")),
     "empty-rules": ("config", lambda each: each.update(rules={})),
+    "means-of-others": ("config", lambda each: each["sopa_plugin"][MEANS].pop()),
     "labels-of-numbers": ("config", lambda each: each.update(id2label={"0": 1, "1": 2})),
     "labels-alike": ("config", lambda each: each.update(id2label={"0": "a", "1": "a"})),
 }
@@ -272,7 +274,7 @@ def test_what_does_not_fit_together_is_one_error(
     content = json.loads((run / f"{name}.json").read_text())
     apply(content)
     (run / f"{name}.json").write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"tokenizer|rules|names of classes"):
+    with pytest.raises(UserError, match=r"tokenizer|rules|names of classes|do not fit"):
         predict_texts(run, ["so go" + 60 * "o" + "d"])
 
 

@@ -66,7 +66,8 @@ class RunReader:
 
         Raises:
             UserError: There is no such data, the folder holds a model alone, or the model does not
-                know one of a file's labels. (Of the run's own test set such texts are left out.)
+                know one of a file's labels. (Of the run's own test set such texts are left out,
+                unless they are all.)
         """
         labels = list(self.subject.labels)
         if data is None:
@@ -90,6 +91,11 @@ class RunReader:
         known = {n: labels.index(name) for n, name in enumerate(names) if name in labels} | {-1: -1}
         pairs = zip(found[split]["text"][:], numbers, strict=True)
         kept = [(text, known[number]) for text, number in pairs if number in known]
+        if not kept:
+            raise UserError(
+                f"the {split} set has no label that the model knows; expected {', '.join(labels)}, "
+                f"found {', '.join(sorted(unknown))}"
+            )
         if unknown:  # dataset.labels_only_in_test is `count`
             left_out = len(numbers) - len(kept)
             logger.warning("%d texts are left out, of labels that the model has not", left_out)

@@ -407,6 +407,8 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                     part.check_places()
         with failing(folder, UNFIT):
             model.log_probabilities(["a 1 \ufffc", ""])  # of a config much is looked at only now
+            if (means := model.document_vector_means) is not None:
+                means.view(model.encoder.get_output_dim())
         return model  # type: ignore[no-any-return]
 
     def get_input_embeddings(self) -> nn.Module:

@@ -530,3 +530,18 @@ def test_test_texts_of_labels_that_the_model_has_not_are_left_out(
     explain.main(
         [str(tmp_path / "run"), "report", "--split", "test", "-o", str(tmp_path / "r.html")]
     )
+    saved = tmp_path / "run" / "config.json"
+    others = saved.read_text().replace('"good"', '"fine"').replace('"bad"', '"poor"')
+    saved.write_text(others.replace('"odd"', '"rare"'))
+    with pytest.raises(UserError, match="the dev set has no label that the model knows; expected"):
+        explain.main(
+            [
+                str(tmp_path / "run"),
+                "mask",
+                "2-1",
+                "-s",
+                str(tmp_path / "masked"),
+                "--accept-changed",
+            ]
+        )
+    assert not (tmp_path / "masked").exists()
