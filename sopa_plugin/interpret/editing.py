@@ -20,7 +20,12 @@ from sopa_plugin.interpret.comparison import Comparison
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
 from sopa_plugin.interpret.markup import fold, paint, signed
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.rules.start import settle_votes, tests_of
+from sopa_plugin.rules.start import (
+    boundary_products,
+    set_boundary_products,
+    settle_votes,
+    tests_of,
+)
 from sopa_plugin.rules.tokens import one_of
 
 EDITS = "edits"
@@ -210,7 +215,7 @@ def reword(
     first, asked = model.embedder.vectors.get_output_dim(), tests_of(rules)
     arcs, told = model.encoder.arcs, [] if before is None else [str(before)]
     path = [block.origin + number for block in model.encoder.layout.main_path[:last]]
-    edited = ModelSubject(model)
+    edited, boundaries = ModelSubject(model), boundary_products(model.encoder)
     for (word, aim), test in zip(wanted.items(), tests, strict=True):
         (vector,) = edited.vectors(edited.read([word]))
         scores = arcs.weight[path] @ vector + arcs.bias[path]
@@ -219,6 +224,8 @@ def reword(
         if lacking * aim > 0:
             arcs.weight[path[place], first + asked.index(test)] += lacking
         told.append(f"{'with' if aim > 0 else 'without'} “{word}” on arc {place + 1}")
+    if model.encoder.marked:  # by vectors that have something of every dimension
+        set_boundary_products(model.encoder, path, boundaries[path])
     model.take_means_of(model.encode_texts(texts))
     return edited, _record(edited, {name: "; ".join(told)})
 

@@ -164,9 +164,11 @@ def carry_over(
     )
     weight = old.arcs.weight.new_zeros(len(target), new.input_dim)
     weight[:, columns] = old.arcs.weight[source]
-    if any(new.rules) and not any(old.rules):
+    if any(new.rules) and not old.marked:
         weight[:, -2:] = _NEVER
     new.arcs.weight[target], new.arcs.bias[target] = weight, old.arcs.bias[source]
+    if old.marked:
+        set_boundary_products(new, target, boundary_products(old)[source])
     # epsilons are numbered as main-path arcs, the first ones, are
     source, target = (
         [arc for arc in arcs if arc < layout.num_epsilons]
@@ -174,6 +176,23 @@ def carry_over(
     )
     new.arcs.epsilon[target] = old.arcs.epsilon[source]
     return kept
+
+
+def boundary_products(encoder: SopaEncoder) -> Tensor:
+    """What each arc makes of the tokens before and after a text, without its bias: `[R, 2]`."""
+    weight = encoder.arcs.weight
+    return weight @ encoder.boundary_rows(weight).T
+
+
+@torch.no_grad()
+def set_boundary_products(encoder: SopaEncoder, arcs: Sequence[int], products: Tensor) -> None:
+    """Gives some arcs of an encoder that sees token features other `boundary_products`.
+
+    By the weights of the last two features, which no word has.
+    """
+    weight = encoder.arcs.weight
+    lacking = products - boundary_products(encoder)[arcs]
+    weight[arcs, -2:] += torch.linalg.solve(encoder.boundary_rows(weight)[:, -2:], lacking.T).T
 
 
 @torch.no_grad()

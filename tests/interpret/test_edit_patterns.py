@@ -167,6 +167,29 @@ def test_a_forbidden_word_matches_no_more_on_that_arc(head: str) -> None:
         assert torch.equal(some, others)
 
 
+def test_patterns_of_a_model_with_marked_boundaries_stay_as_they_are() -> None:
+    """A rule's own tokens before and after a text take the place of those with unit vectors."""
+    found, before = [*texts(), ""], subject(boundary_tokens="marked")
+
+    def vectors(model: ModelSubject, texts: list[str] = found) -> torch.Tensor:
+        own = [model.number(each) for each in before.names]
+        return model.model.document_vectors(model.model.encode_texts(texts))[:, own]
+
+    unmarked = before.copied()
+    unmarked.encoder.boundary_width = 0
+    assert not torch.allclose(vectors(unmarked), vectors(before), atol=1e-2)
+    ruled, _ = add_rule(before, found, "BOS not | very EOS", "negative")
+    assert torch.allclose(vectors(ruled), vectors(before), atol=1e-5)
+    others = [each for each in found if "good" not in each]
+    worded, _ = reword(before, found, "4-2", ["good"], arc=2)
+    assert torch.allclose(vectors(worded, others), vectors(before, others), atol=1e-5)
+    both, _ = add_rule(worded, found, RULE, "positive")
+    assert torch.allclose(vectors(both), vectors(worded), atol=1e-5)
+    again, _ = reword(both, found, "3-1", ["dull"])
+    others = [each for each in others if "dull" not in each]
+    assert torch.allclose(vectors(again, others), vectors(before, others), atol=1e-5)
+
+
 def test_the_head_is_fitted_to_what_a_rule_says() -> None:
     found = texts()
     after, _ = add_rule(subject(), found, RULE, "negative")
