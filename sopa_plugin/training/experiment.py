@@ -237,8 +237,8 @@ def run_experiment(
             raise UserError(
                 f"{run.path}: the run in this folder has another config; it differs at "
                 f"{', '.join(changed)}. Recover it with the same config (only "
-                f"{listed(may_change) or 'nothing'} of the trainer may be another), or begin anew "
-                "with --force or in another folder (-s)"
+                f"{listed(sorted(may_change)) or 'nothing'} of the trainer may be another), or "
+                "begin anew with --force or in another folder (-s)"
             )
         if run.finished is not None and not changed:
             logger.info("%s: this run had finished", run.path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +35,13 @@ class Table:
         name: says where it is from.
         schemas: of each of its files, by name; columns may differ in order and width of integers.
         load: reads some of the columns, as strings.
+        sizes: how many rows each of several files has.
     """
 
     name: str
     schemas: Mapping[str, Schema]
     load: Callable[[Sequence[str]], ArrowTable]
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -53,6 +55,10 @@ class Table:
 
     def place(self, row: int) -> str:
         """Says where a row is, counted from 0."""
+        for file, size in self.sizes.items():
+            if row < size:
+                return f"{file}, row {row + 1}"
+            row -= size
         return f"{self.name}, row {row + 1}"
 
     def read(self, texts: Sequence[str], labels: Sequence[str]) -> list[ChunkedArray]:
@@ -98,10 +104,11 @@ class Table:
 
 def parquet_table(files: Sequence[Path]) -> Table:
     """Parquet files, one after the other."""
-    schemas = {}
+    schemas, sizes = {}, {}
     for file in files:
-        with failing(file, "cannot be read"):
-            schemas[str(file)] = parquet.read_schema(file)
+        with failing(file, "cannot be read"), parquet.ParquetFile(file) as opened:
+            schemas[str(file)] = opened.schema_arrow
+            sizes[str(file)] = opened.metadata.num_rows
     first, *others = map(_stored_class_names, schemas.values())
     if any(each != first for each in others):
         raise UserError(f"{files[0].parent}: its shards name the classes differently.")
@@ -111,7 +118,7 @@ def parquet_table(files: Sequence[Path]) -> Table:
             for batch in parquet.ParquetFile(file).iter_batches(columns=names):
                 yield [_as_strings(batch.column(name)) for name in names]
 
-    return Table(str(files[0]), schemas, lambda names: mapped(names, columns(names)))
+    return Table(str(files[0]), schemas, lambda names: mapped(names, columns(names)), sizes)
 
 
 def loaded_table(name: str, data: Dataset) -> Table:

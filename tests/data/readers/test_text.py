@@ -376,7 +376,7 @@ def test_shards_may_differ_in_types_and_order(tmp_path: Path) -> None:
     expected = [("a", "1"), ("b", "2"), ("c", "1"), ("d", "2"), ("e", "1")]
     assert read(TextReader(str(tmp_path)))["test"] == expected
     parquet.write_table(pyarrow.table({"text": ["x"], "label": [pyarrow.scalar(None)]}), file)
-    with pytest.raises(UserError, match=r"row 4: expected a label, found ''"):
+    with pytest.raises(UserError, match=r"00002-of-00003\.parquet, row 1: expected a label"):
         read(TextReader(str(tmp_path)))
     parquet.write_table(pyarrow.table({"text": ["x"]}), file)
     with pytest.raises(UserError, match=r"00002-of-00003\.parquet: expected one column 'label'"):
