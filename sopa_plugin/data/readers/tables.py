@@ -74,8 +74,7 @@ class Table:
                         f"{file}: expected one column {name!r}, found {listed(schema.names)}."
                     )
                 _check_type(schema.field(name).type, name in texts, f"{self.name}: {name!r}")
-        with failing(self.name, "cannot be read"):
-            loaded = self.load(names)
+        loaded = self.load(names)
         return [self._named(name, loaded[name]) for name in names]
 
     def examples(self, text: str, label: str | None) -> Examples:
@@ -115,8 +114,9 @@ def parquet_table(files: Sequence[Path]) -> Table:
 
     def columns(names: Sequence[str]) -> Iterator[list[Array]]:
         for file in files:
-            for batch in parquet.ParquetFile(file).iter_batches(columns=names):
-                yield [_as_strings(batch.column(name)) for name in names]
+            with failing(file, "cannot be read"):
+                for batch in parquet.ParquetFile(file).iter_batches(columns=names):
+                    yield [_as_strings(batch.column(name)) for name in names]
 
     return Table(str(files[0]), schemas, lambda names: mapped(names, columns(names)), sizes)
 
@@ -125,8 +125,9 @@ def loaded_table(name: str, data: Dataset) -> Table:
     """A split of a data set that is in memory or mapped."""
 
     def load(names: Sequence[str]) -> ArrowTable:
-        chosen = data.select_columns(list(names)).flatten_indices().data
-        return pyarrow.table({each: _as_strings(chosen.column(each)) for each in names})
+        with failing(name, "cannot be read"):
+            chosen = data.select_columns(list(names)).flatten_indices().data
+            return pyarrow.table({each: _as_strings(chosen.column(each)) for each in names})
 
     return Table(name, {name: data.features.arrow_schema}, load)
 

@@ -378,6 +378,11 @@ def test_shards_may_differ_in_types_and_order(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"text": ["x"], "label": [pyarrow.scalar(None)]}), file)
     with pytest.raises(UserError, match=r"00002-of-00003\.parquet, row 1: expected a label"):
         read(TextReader(str(tmp_path)))
+    parquet.write_table(pyarrow.table({"text": ["x"], "label": ["y"]}), file)
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + bytes(20) + content[24:])
+    with pytest.raises(UserError, match=r"^\S*00002-of-00003\.parquet: cannot be read"):
+        read(TextReader(str(tmp_path)))
     parquet.write_table(pyarrow.table({"text": ["x"]}), file)
     with pytest.raises(UserError, match=r"00002-of-00003\.parquet: expected one column 'label'"):
         read(TextReader(str(tmp_path)))
