@@ -313,6 +313,8 @@ def _form(args: argparse.Namespace) -> str:
     from sopa_plugin.interpret.explanation import SUFFIXES
 
     path = Path(args.output) if args.output else None
+    if path is None and sys.stdout is None:
+        raise UserError("the standard output is closed; name a file with -o")
     if path is not None and path.is_dir():
         raise UserError(f"{path}: is a folder; name a file in it with -o")
     form: str = args.format or (SUFFIXES.get(path.suffix.lower(), "") if path else "text")

@@ -246,6 +246,12 @@ def test_options_that_would_do_nothing_are_refused(arguments: list[str], message
         explain.main(["no_such_run", "document", "a film", "--activations", "2-1", *arguments])
 
 
+def test_a_closed_output_is_told_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it where the caller closed it
+    with pytest.raises(UserError, match="the standard output is closed; name a file with -o"):
+        explain.main(["no_such_run", "document", "a film"])
+
+
 def test_no_document_is_an_error(call: Call, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("")
