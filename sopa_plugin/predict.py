@@ -78,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_model_options(parser, "the compiled model on the CPU, else a GPU if there is one")
     args = parser.parse_args(argv)
     import_plugins(args.include_package)
+    check_folder(Path(args.run), "give the folder of a finished run")
     if args.input and Path(args.input).is_dir():
         predict_shards(args, Path(args.input))
         return
@@ -133,7 +134,6 @@ def predict_shards(args: argparse.Namespace, source: Path) -> None:
             "%s: %d files and folders are left out, by their suffix neither tables nor text: %s",
             *(source, len(others), listed(others, 3)),
         )
-    check_folder(Path(args.run), "give the folder of a finished run")
     asked = {"model": identity_of(Path(args.run)), "text_column": args.text_column}
     noted = target / ".sopa_plugin.json"
     if noted.exists() and not args.force and read_json(noted, "what was asked") != asked:

@@ -215,9 +215,11 @@ def test_an_existing_folder_is_refused_before_anything_is_read(
 
 def test_faults_of_the_other_commands(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "lines").write_text("good\n")
+    (project / "other.csv").write_text("name\ngood\n")
     for main, arguments, message in (
         (evaluate.main, ["nowhere"], f"nowhere: no such folder (the current folder is {project})"),
         (predict.main, ["nowhere"], "nowhere: no such folder"),
+        (predict.main, ["nowhere", "-i", "other.csv"], "nowhere: no such folder"),
         (predict.main, ["data"], "data: has no trained model in it"),
         (predict.main, ["data", "-i", "no.txt"], "no.txt: cannot be read"),
     ):
