@@ -35,8 +35,10 @@ def apply_overrides(kind: Any, config: Any, overrides: Sequence[str]) -> dict[st
         overrides: `a.b=value`.
 
     Raises `ConfigError` for what is no override or has no place in the config, together with every
-    problem that the config has without those overrides.
+    problem that the config has without those overrides; `TypeError` for a single override.
     """
+    if isinstance(overrides, str):
+        raise TypeError(f"overrides: expected a list, found one string; give [{overrides!r}]")
     problems: list[Problem] = []
     changed = copy.deepcopy(config)
     read = [each for each in (_read(text, problems) for text in overrides) if each is not None]

@@ -235,3 +235,8 @@ def test_a_filled_config_takes_overrides_like_the_one_it_came_from() -> None:
     first = apply_overrides(Experiment, filled, overrides)
     second = fill_defaults(Experiment, apply_overrides(Experiment, CONFIG, overrides))
     assert fill_defaults(Experiment, first) == second
+
+
+def test_a_single_override_is_no_list_of_them() -> None:
+    with pytest.raises(TypeError, match=r"expected a list, found one string; give \['seed=1'\]"):
+        apply_overrides(Experiment, CONFIG, "seed=1")
