@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -45,6 +47,12 @@ def run_command(main: Callable[[], None]) -> NoReturn:
         _fail(2, str(error))
     except UserError as error:
         _fail(1, str(error))
+    except ModuleNotFoundError as error:
+        package = _required_package(error.name or "")
+        if package is None:  # another's fault
+            raise
+        everything = "pip install sopa_plugin, for all that is left out"
+        _fail(1, f"this needs {package}: pip install {package} (or {everything})")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
@@ -57,6 +65,17 @@ def run_command(main: Callable[[], None]) -> NoReturn:
         where = f"{error.filename}: " if error.filename is not None else ""
         _fail(1, f"{where}{error.strerror}")
     sys.exit(0)
+
+
+def _required_package(module: str) -> str | None:
+    """The package that has a module, if it is one that this package is installed with."""
+    name = module.partition(".")[0]
+    package = {"sklearn": "scikit-learn"}.get(name, name)
+    with suppress(PackageNotFoundError):  # a copy that is not installed
+        for requirement in requires("sopa_plugin") or ():
+            if ";" not in requirement and re.split(r"[^\w-]", requirement)[0] == package:
+                return package
+    return None
 
 
 def _fail(status: int, message: str) -> NoReturn:

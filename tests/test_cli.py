@@ -21,6 +21,7 @@ from sopa_plugin.training import run_experiment
 
 ROOT = Path(__file__).parents[1]
 CONFIG = str(ROOT / "configs" / "sopa_sst.jsonnet")
+TFIDF = str(ROOT / "configs" / "tfidf_sst.jsonnet")
 HEAVY = ("torch", "datasets", "accelerate", "transformers")
 WATCHED = f"""
 import atexit, runpy, sys
@@ -116,6 +117,44 @@ class TestOneScript:
 
     def test_sections_of_the_benchmark_are_named_in_its_help(self) -> None:
         assert tuple(SECTIONS) == bench.SECTIONS
+
+
+WITHOUT = """
+import importlib, sys
+sys.modules.update(dict.fromkeys({missing}))
+from sopa_plugin.cli import run_command
+run_command(lambda: importlib.import_module("sopa_plugin." + sys.argv[1]).main(sys.argv[2:]))
+"""
+
+
+class TestMissingPackages:
+    @pytest.mark.parametrize(
+        ("missing", "argv"),
+        [
+            ("torch", ["train", CONFIG]),
+            ("torch", ["evaluate", "runs/mine"]),
+            ("torch", ["explain", "runs/mine", "report"]),
+            ("torch", ["rules.__main__", "check", "mine.rules"]),
+            ("torch", ["bench", "kernel"]),
+            ("pyarrow", ["init", "mine.jsonnet", "--data", "mine.csv"]),
+            ("scikit-learn", ["train", TFIDF, "-s", "tfidf"]),
+        ],
+    )
+    def test_a_command_says_what_to_install(
+        self, tmp_path: Path, missing: str, argv: list[str]
+    ) -> None:
+        (tmp_path / "mine.csv").write_text("text,label\ngood film,1\nbad film,0\n")
+        module = {"scikit-learn": "sklearn"}.get(missing, missing)
+        done = run("-c", WITHOUT.format(missing=[module]), *argv, cwd=tmp_path)
+        *_, last = done.stderr.splitlines()
+        assert last.startswith(f"error: this needs {missing}: pip install {missing} (or ")
+        assert "Traceback" not in done.stderr
+        assert done.returncode == 1
+
+    def test_what_nobody_requires_stays_as_it_is(self) -> None:
+        done = run("-c", SPOKEN.format(what="import one_of_my_own"))
+        assert "Traceback" in done.stderr
+        assert "No module named 'one_of_my_own'" in done.stderr
 
 
 SPOKEN = """
