@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -207,6 +210,24 @@ def test_a_compressed_table(answers: Callable[..., Path]) -> None:
         assert b"positive" in found
     with pytest.raises(UserError, match=r"n\.jsonl\.gz: cannot be read"):
         answers("n.jsonl.gz", gzip.compress(content)[:-9])
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.txt", "new.csv.xz"])
+@pytest.mark.parametrize("kind", ["gzip", "bzip2", "xz", "zip", "zstd"])
+def test_what_is_compressed_otherwise_says_so(
+    answers: Callable[..., Path], name: str, kind: str
+) -> None:
+    content = b"message\n" + b"good\n" * 100
+    packed = {
+        "gzip": gzip.compress(content),
+        "bzip2": bz2.compress(content),
+        "xz": lzma.compress(content),
+        "zstd": pyarrow.compress(content, "zstd", asbytes=True),
+    }
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        archive.writestr("new.csv", content)
+    with pytest.raises(UserError, match=rf"{name}: compressed by {kind}; unpack it first"):
+        answers(name, packed.get(kind, file.getvalue()))
 
 
 def test_a_table_without_a_header_row() -> None:

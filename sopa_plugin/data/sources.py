@@ -35,6 +35,9 @@ def read_lines(
     """Yields (line number from 1, line, with or without its end) of a plain or gzip file."""
     number = 0
     try:
+        if not _is_gzip(path):
+            with path.open("rb") as raw:
+                check_uncompressed(raw.read(10), str(path))
         with _open(path, encoding, newline="") as file:
             head = file.read(HEAD)
         _check_width(head, path, encoding)
@@ -204,9 +207,29 @@ def _numbered_cells(path: Path, delimiter: str, encoding: str) -> Iterator[tuple
         ) from None
 
 
+def check_uncompressed(head: bytes, name: str) -> None:
+    """Raises `UserError` where a file that begins with `head` and is read as text is compressed."""
+    if found := _COMPRESSED.match(head):
+        raise UserError(
+            f"{name}: compressed by {found.lastgroup}; unpack it first, since only files that end "
+            "in .gz are unpacked as they are read, by gzip."
+        )
+
+
+_COMPRESSED = re.compile(
+    rb"(?P<gzip>\x1f\x8b)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\0)|(?P<zip>PK\x03\x04)"
+    rb"|(?P<zstd>\x28\xb5\x2f\xfd)"
+)
+"""The first bytes of what is compressed."""
+
+
+def _is_gzip(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
 def _open(path: Path, encoding: str, newline: str) -> TextIO:
     # surrogateescape lets a bad byte through as a marker, so that its line can be named
-    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    opener: Any = gzip.open if _is_gzip(path) else open
     file: TextIO = opener(path, "rt", encoding=encoding, errors="surrogateescape", newline=newline)
     return file
 

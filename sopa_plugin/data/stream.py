@@ -32,6 +32,7 @@ from orjson import OPT_SERIALIZE_NUMPY, dumps
 from sopa_plugin.data.sources import (
     HEAD,
     check_encodable,
+    check_uncompressed,
     find_delimiter,
     format_of,
     line_end,
@@ -142,6 +143,8 @@ class Lines(Documents):
         """
         number = 0
         for lines in split_lines(self.source):
+            if not number:
+                check_uncompressed(lines[0], self.name)
             texts: list[str] = []
             rows: list[tuple[bytes, bytes]] = []
             try:
