@@ -266,6 +266,11 @@ def _find_columns(
         raise UserError(f"{args.data}: no rows in it")
     text = _choose(args.data, "text", args.text_column, columns, TEXTS, _Column.is_text)
     others = {name: each for name, each in columns.items() if name != text}
+    if not others:
+        raise UserError(
+            f"{args.data}: {shortened(text)} is its only column, so none has the labels; texts "
+            "without labels train with rules: configs/rules_text.jsonnet, README 'Writing patterns'"
+        )
     label = _choose(args.data, "label", args.label_column, others, LABELS, _Column.is_label)
     print(f"{args.data}: texts in column {shortened(text)}, labels in {shortened(label)}")
     # the first row of a file without a header is one like the others

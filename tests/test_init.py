@@ -197,12 +197,14 @@ def test_columns_that_are_not_clear(capsys: pytest.CaptureFixture[str]) -> None:
         (["my.json", "--data", "own.csv"], "ends in .jsonnet"),
         (["my.jsonnet", "--data", "own.csv", "--label-column", "id"], "30 classes among 30 texts"),
         (["my.jsonnet", "--data", "own.csv", "--label-column", "day"], "28 classes among 30"),
+        (["my.jsonnet", "--data", "texts.csv"], "'message' is its only column, so none has the"),
         (["my.jsonnet", "--data", "own.csv", "--vectors", "absent"], "absent: no such file"),
         (["sopa_sst.jsonnet", "--example", "sst"], "would import itself"),
     ],
 )
 def test_errors(argv: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_csv("own.csv", messages(30))
+    write_csv("texts.csv", [{"message": row["message"]} for row in messages(30)])
     assert command(init.main, *argv) == 1
     said = capsys.readouterr().err
     assert error in said
