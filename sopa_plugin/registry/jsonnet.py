@@ -276,6 +276,8 @@ def _message(file: Path, error: str) -> str:
         written = _decoded(Path(source)).encode().split(b"\n")[line - 1][column - 1 :]
         what = f"{source}:{line}:{column}: {_strange(written.decode('utf-8', 'ignore'))}"
     advice = "".join(f"; {each}" for said, each in _ADVICE.items() if said in what)
+    if file.suffix not in (*_SUFFIXES, ".libsonnet"):
+        advice += "; expected a config, in Jsonnet"
     if kind == "STATIC":  # `file:line:column: what`
         return what + advice
     locations = [match[1] for match in map(_LOCATION.match, trace) if match]

@@ -96,6 +96,11 @@ class TestJsonnet:
             load_config(write("import 'parts/broken.libsonnet'"))
         assert f"{imported}:2:" in str(caught.value)
 
+    @pytest.mark.parametrize("text", ["# Title\n\nSoft patterns.\n", "**Bold**", "“quoted”"])
+    def test_of_another_kind_of_file_it_says_what_was_expected(self, write, text) -> None:
+        with pytest.raises(ConfigError, match=r"README\.md:\d.*; expected a config, in Jsonnet$"):
+            load_config(write(text, "README.md"))
+
     def test_a_byte_order_mark_is_passed_over(self, write) -> None:
         assert load_config(write(b"\xef\xbb\xbf{a: 1}")) == {"a": 1}
 
