@@ -40,7 +40,8 @@ class LinearHead(ClassifierHead):
     Arguments:
         input_dim: Dimension of the document vector; handed over.
         num_labels: Number of classes; handed over.
-        dropout: Probability with which a number of the document vector is dropped in training.
+        dropout: Probability with which a number of the document vector is dropped in training;
+            those of rules, which are votes, are not (`spared`).
     """
 
     capturable = True
@@ -49,10 +50,15 @@ class LinearHead(ClassifierHead):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(input_dim, num_labels)
+        self.spared: list[int] = []
 
     def forward(self, document: Tensor) -> Tensor:
         """Logits `[batch, num_labels]` of document vectors `[batch, input_dim]`."""
-        logits: Tensor = self.output(self.dropout(document))
+        kept = self.dropout(document)
+        if self.spared and self.training:
+            columns = torch.tensor(self.spared, device=document.device)
+            kept = kept.index_copy(1, columns, document[:, columns])
+        logits: Tensor = self.output(kept)
         return logits
 
     def scale(self, factor: float) -> None:

@@ -17,6 +17,18 @@ def test_is_one_linear_layer() -> None:
     assert head(torch.tensor([[2.0, 5.0]])).tolist() == [[12.0, -4.0, 5.0]]
 
 
+def test_linear_dropout_spares_the_votes_of_rules_and_acts_in_training_only() -> None:
+    head = LinearHead(input_dim=3, num_labels=1, dropout=0.5)
+    head.spared = [1]
+    with torch.no_grad():
+        head.output.weight.copy_(torch.tensor([[1.0, 10.0, 100.0]]))
+        head.output.bias.zero_()
+    documents = torch.ones(200, 3)
+    # what is kept counts double, but for what is spared
+    assert set(head(documents).flatten().tolist()) == {10.0, 12.0, 210.0, 212.0}
+    assert set(head.eval()(documents).flatten().tolist()) == {111.0}
+
+
 def test_is_two_linear_layers_with_relu_between() -> None:
     head = MlpHead(input_dim=2, num_labels=2, hidden_dim=2)
     with torch.no_grad():

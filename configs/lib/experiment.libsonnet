@@ -29,6 +29,7 @@ local titles = {
   sopa_default: 'SoPa, the default',
   cnn_default: 'CNN, the default',
   dan_default: 'DAN, the default',
+  bilstm_default: 'BiLSTM, the default',
   tfidf: 'TF-IDF',
   bag_of_vectors: 'Bag of vectors',
   minilm_linear: 'MiniLM + linear',

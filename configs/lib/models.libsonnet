@@ -97,6 +97,11 @@ local fine_tuned = {
     trainer+: { batch_size: 50, optimizer+: { type: 'adamw', lr: 0.003, weight_decay: 0.1 } },
   },
 
+  bilstm_chosen:: {
+    model+: { encoder+: { hidden_dim: 50, dropout: 0 }, head: { type: 'linear' } },
+    trainer+: { batch_size: 20, optimizer+: { lr: 0.0058 } },
+  },
+
   hard: linear({ type: 'hard_patterns', min_frequency: 10 }, C=0.1),
   dan: classifier({ type: 'dan', word_dropout: 0.3 }, hidden_dim=300, lr=0.001, dropout=0),
   bilstm: classifier({ type: 'bilstm', hidden_dim: 200, dropout: 0.1 }, hidden_dim=100, lr=0.001),
@@ -120,6 +125,7 @@ local fine_tuned = {
   sopa_default: self.sopa + self.chosen,
   cnn_default: self.cnn + self.cnn_chosen,
   dan_default: self.dan + self.dan_chosen,
+  bilstm_default: self.bilstm + self.bilstm_chosen,
 
   tfidf: linear({ type: 'tfidf', max_ngram: 2 }, C=10),
   bag_of_vectors: linear({ type: 'bag_of_vectors', embedder: vectors }, C=100),

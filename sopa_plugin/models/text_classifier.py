@@ -37,7 +37,7 @@ from sopa_plugin.encoders import (
     offsets_of,
 )
 from sopa_plugin.errors import UserError, failing
-from sopa_plugin.heads import ClassifierHead
+from sopa_plugin.heads import ClassifierHead, LinearHead
 from sopa_plugin.models import compiling
 from sopa_plugin.models.model import Model
 from sopa_plugin.models.neural_model import NeuralModel, TextClassifierConfig
@@ -124,6 +124,9 @@ class TextClassifier(PreTrainedModel, NeuralModel):
                 input_dim=self.encoder.get_output_dim(),
                 num_labels=config.num_labels,
             )
+            if config.rules is not None and isinstance(self.head, LinearHead):
+                of_rules: Any = self.encoder
+                self.head.spared = [at for at, rule in enumerate(of_rules.rules) if rule]
         self.register_buffer("class_log_prior", torch.zeros(len(self.labels)))
         self._frozen = [name for name, each in self.named_parameters() if not each.requires_grad]
         self.post_init()

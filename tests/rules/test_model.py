@@ -431,3 +431,8 @@ def test_words_of_more_predicates_than_are_combined_take_the_nearest_answers() -
     for damaged in ({}, {"tests": [], "rows": {"01": 1}}, {"tests": 3, "rows": []}):
         with pytest.raises(ValueError, match="saved tokenizer's rules cannot be read"):
             UnknownWords.from_json(damaged)
+
+
+def test_dropout_in_the_head_spares_every_pattern_of_a_rule() -> None:
+    model = Rules.read(FILMS).to_model()
+    assert model.head.spared == list(range(model.encoder.get_output_dim()))
