@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = make_parser(
         "evaluate", "Evaluate a trained model: a line of JSON for each set of data."
     )
-    parser.add_argument("run", help="the folder of a finished run")
+    parser.add_argument("run", help="the folder of a finished run, or of any saved model")
     parser.add_argument(
         "data",
         nargs="*",

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sopa_plugin import cli, evaluate, predict, train
+from sopa_plugin.models import load_model
 
 ROOT = Path(__file__).parents[1]
 CONFIG = """
@@ -76,6 +77,13 @@ def test_train_evaluate_predict(project: Path, capsys: pytest.CaptureFixture[str
     other, folder = map(json.loads, capsys.readouterr().out.splitlines())
     assert (other["data"], other["accuracy"], other["examples"]) == ("other.txt", 0.5, 2)
     assert (folder["data"], folder["accuracy"]) == ("data", 1)
+
+    load_model(run).save_pretrained("saved")
+    assert command(evaluate.main, "saved") == 1
+    assert "give a file of texts and labels: to evaluate after the fo" in capsys.readouterr().err
+    (project / "own.csv").write_text("text,label\ngood,negative\na good film,positive\n")
+    assert command(evaluate.main, "saved", "own.csv") == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == 0.5
 
     (project / "lines").write_text("A GOOD film\nbad\n\n")
     assert command(predict.main, str(run), "-i", "lines", "-O", "answers") == 0

@@ -101,6 +101,13 @@ class Experiment:
                 f"'{params['trainer']['type']}' does not train the model "
                 f"'{params['model']['type']}'; expected one of {', '.join(fitting)}",
             )
+        encoder = params["model"].get("encoder") or {}
+        if not (params["trainer"].get("num_epochs") and {"semiring", "encoding"} <= encoder.keys()):
+            return
+        if issubclass(Seq2VecEncoder.by_name(encoder["type"]), SopaEncoder):
+            for key, problem in SopaEncoder.gradient_problems(encoder):
+                advice = f"train with another {key}, or for no epoch (trainer.num_epochs: 0)"
+                yield f"model.encoder.{key}", f"{problem}: {advice}"
 
     def run(self, run: RunFolder) -> Metrics:
         """Reads, builds, trains, tests and saves; the metrics."""

@@ -407,8 +407,8 @@ def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
         params = {"type": "text"}
     else:
         raise UserError(
-            f"{run}: has a model, and no {CONFIG} to say what it was trained on; where there is "
-            "the option --data, give a file of texts and labels with it"
+            f"{run}: has a model, and no {CONFIG} to say what it was trained on; give a file "
+            "of texts and labels: to evaluate after the folder, to explain with --data"
         )
     if not isinstance(params, dict):
         raise UserError(f"{run / CONFIG}: no dataset in it; expected the config of a run")
