@@ -277,16 +277,20 @@ class SopaEncoder(PackedSeq2VecEncoder):
 
     def require_gradient(self) -> None:
         """Raises `UserError` for a semiring or an encoding without gradients."""
-        semiring, encoding = self.options.semiring, self.options.encoding
-        for kind, name, part in (
-            ("semiring", semiring, Semiring.named(semiring)),
-            ("encoding", encoding, ArcEncoding.named(encoding)),
-        ):
+        for key, problem in self.gradient_problems(vars(self.options)):
+            advice = f"train with another {key}, or call eval() to score documents"
+            raise UserError(f"{problem}: {advice}")
+
+    @classmethod
+    def gradient_problems(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Which of these arguments patterns cannot be trained with, and why."""
+        semiring = Semiring.named(name := params["semiring"])
+        usual = params["encoding"] or semiring.default_encoding
+        parts = (("semiring", name, semiring), ("encoding", usual, ArcEncoding.named(usual)))
+        for key, name, part in parts:
             if not part.differentiable:
-                raise UserError(
-                    f"{kind} '{name}' has no gradient, so its patterns cannot be trained: "
-                    f"train with another {kind}, or call eval() to score documents"
-                )
+                yield key, f"{key} '{name}' has no gradient, so its patterns cannot be trained"
+                return
 
     def best_matches(self, rows: Tensor, index: Tensor, offsets: Tensor) -> BestMatches:
         """The best match of each pattern in each document.

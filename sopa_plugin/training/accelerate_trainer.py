@@ -19,7 +19,6 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers.utils.generic import flatten_dict
 
 from sopa_plugin.data.batches import Documents, Integers, evaluation_batches, training_batches
-from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel
 from sopa_plugin.registry import Lazy, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -163,8 +162,6 @@ class AccelerateTrainer(Trainer):
             )
         if self.state_lasso and (reason := state_lasso.reason_against(classifier)):
             raise UserError(f"trainer.state_lasso: {reason}")
-        if self.num_epochs and isinstance(classifier.encoder, SopaEncoder):
-            classifier.encoder.require_gradient()
         frozen = not any(each.requires_grad for each in classifier.embedder.parameters())
         for key, given in (("lr", self.embedder_lr), ("pull", self.embedder_pull)):
             if given and frozen:

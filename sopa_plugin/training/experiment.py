@@ -24,6 +24,7 @@ from sopa_plugin.data.readers.dataset_reader import in_fixtures
 from sopa_plugin.data.readers.splits import is_labelled
 from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut, in_batches
 from sopa_plugin.embedders import TokenEmbedder
+from sopa_plugin.encoders import Seq2VecEncoder, SopaEncoder
 from sopa_plugin.errors import TrainingFailed, UserError, listed
 from sopa_plugin.models import Model, NeuralModel, load_model
 from sopa_plugin.registry import (
@@ -85,7 +86,7 @@ class Experiment:
 
     @classmethod
     def check_params(cls, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Whether the trainer can train the model."""
+        """Whether the trainer can train the model, and the patterns that it has."""
         trainer = Trainer.by_name(params["trainer"]["type"])
         model = Model.by_name(params["model"]["type"])
         if params["init_from"] is not None and not issubclass(model, NeuralModel):
@@ -480,7 +481,7 @@ def evaluate_run(
     folder = Path(folder)
     model = load_model(folder, accept_changed)
     model.to_device(device)
-    reader = dataset_reader(folder)
+    reader = dataset_reader(folder, data[0] if data else None)
     # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer
     fold_and_cut(model.tokenizer, reader.lowercase, reader.max_tokens)
     counted = reader.labels_only_in_test == "count"

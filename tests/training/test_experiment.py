@@ -91,7 +91,8 @@ def test_what_has_no_gradient_is_refused_before_there_is_a_run(
     config: Config, tmp_path: Path, encoder: dict[str, Any]
 ) -> None:
     encoder = {"type": "sopa", "patterns": {"3": 2}, **encoder}
-    with pytest.raises(UserError, match="has no gradient"):
+    (key, value), *_ = reversed(encoder.items())
+    with pytest.raises(ConfigError, match=rf"model\.encoder\.{key}: {key} '{value}' has no gradi"):
         run_experiment(config(model__encoder=encoder), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
