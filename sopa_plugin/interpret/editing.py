@@ -16,7 +16,7 @@ from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError, visible
 from sopa_plugin.heads import LinearHead
-from sopa_plugin.interpret.comparison import Comparison
+from sopa_plugin.interpret.comparison import Comparison, PatternPair
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
 from sopa_plugin.interpret.markup import fold, paint, signed
 from sopa_plugin.interpret.subject import ModelSubject
@@ -295,6 +295,11 @@ class Edited(Comparison):
 
     edits: Edits
     folder: str | None
+
+    @property
+    def differing(self) -> tuple[PatternPair, ...]:
+        """The pairs of patterns that differ, those that were edited by however little."""
+        return tuple(pair for pair in self.patterns if pair.differs or pair.pattern in self.edits)
 
     @property
     def warning(self) -> str:
