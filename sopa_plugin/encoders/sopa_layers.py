@@ -295,7 +295,7 @@ class DocumentVector(nn.Module):
         if any(self.rules):
             values = self._of_rules(values)
         if any(self.halves):
-            values = values - _constants(values, self.halves)
+            values = values - self._constants(values, self.halves)
         if self.no_match is not None:
             no_match = self.no_match.to(values.dtype)
             values = torch.where(scores == algebra.zero, no_match, values)
@@ -314,7 +314,7 @@ class DocumentVector(nn.Module):
     def _of_rules(self, values: Tensor) -> Tensor:
         """`values [B, K]` with those of rules as shares of a sure match's, 0 for all but the best
         pattern of a rule."""
-        values = values / _constants(values, self.sure)
+        values = values / values.new_tensor(self.sure)
         for patterns in self.rivals:
             some = values[:, patterns]
             best = functional.one_hot(some.argmax(dim=1), len(patterns)).to(some.dtype)
@@ -350,13 +350,18 @@ class DocumentVector(nn.Module):
     def _scales(self, values: Tensor) -> Tensor | float:
         """The same as one number where they are the same."""
         scales = self.scales
-        return _constants(values, scales) if len({*scales}) > 1 else scales[0]
+        return self._constants(values, scales) if len({*scales}) > 1 else scales[0]
 
+    def _constants(self, like: Tensor, numbers: Sequence[float]) -> Tensor:
+        """`numbers` of patterns as a tensor.
 
-def _constants(like: Tensor, numbers: Sequence[float]) -> Tensor:
-    """`numbers` as a tensor, without a copy from the host, which no CUDA graph can hold."""
-    runs = [(number, len([*run])) for number, run in groupby(numbers)]
-    return torch.cat([like.new_full((count,), number) for number, count in runs])
+        Without rules they change with the number of states alone, and none is copied from the host,
+        as no CUDA graph could hold it.
+        """
+        if any(self.rules):
+            return like.new_tensor(numbers)
+        runs = [(number, len([*run])) for number, run in groupby(numbers)]
+        return torch.cat([like.new_full((count,), number) for number, count in runs])
 
 
 class BatchNorm(nn.BatchNorm1d):

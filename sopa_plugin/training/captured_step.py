@@ -31,8 +31,6 @@ FEWEST_TOKENS = 64
 MOST_TOKENS = 2**16
 """Of a batch whose step is captured: a larger one is work enough, and shares rows among words."""
 
-logger = logging.getLogger(__name__)
-
 NO_LABEL = -100
 """Label of documents that fill up a batch; torch's cross-entropy passes over it."""
 
@@ -40,6 +38,7 @@ WARM_UP = 3
 """Steps before one is recorded, as torch has it for whole networks: kernels are compiled then."""
 
 _CAPTURED = (torch.optim.Adam, torch.optim.AdamW)
+logger = logging.getLogger(__name__)
 
 
 def padded_size(tokens: int) -> int:
