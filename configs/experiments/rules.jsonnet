@@ -50,7 +50,7 @@ local chosen = std.get(sets, name, error "SOPA_RULES_SET is 'films', 'atis' or '
 local kept_unseen = { dataset+: { unseen_classes: 'keep' } };
 local last_epoch(epochs) = { trainer+: { num_epochs: epochs, patience: null, validation_metric: '+epoch' } };
 local faster = { trainer+: { batch_size: 50, optimizer+: { lr: 0.003 } } };  // for a tenth of the labels, in as many epochs
-// without dropout in the head, which may take a rule's vote away
+// as the table was made: without dropout in the head
 local free(patterns) = models.sopa_default + { model+: { encoder+: { patterns: patterns }, head: { type: 'linear' } } };
 local few = { '4': 14, '3': 13, '2': 13 };
 local many = { '4': 27, '3': 27, '2': 26 };
