@@ -17,12 +17,13 @@ from sopa_plugin.wfsa.layout import Arcs, BestMatches, EndScores, Layout
 logger = logging.getLogger(__name__)
 
 MAX_SEMIRINGS = frozenset({"max_product", "max_sum"})
-"""Semirings that every kernel serves: both run as max-plus, in log space."""
+"""Both run as max-plus, in log space."""
 
-SERVED = {"cpu": MAX_SEMIRINGS | {"sum_product", "log"}, "cuda": MAX_SEMIRINGS}
-"""Semirings that each kernel serves."""
+SERVED = MAX_SEMIRINGS | {"sum_product", "log"}
+"""Semirings that every kernel serves."""
 
-CHOICES = ("reference", *SERVED)
+KERNELS = ("cpu", "cuda")
+CHOICES = ("reference", *KERNELS)
 """What the environment variable `SOPA_KERNEL` may force."""
 
 
@@ -69,7 +70,7 @@ def choose_kernel(semiring: str, device: torch.device, dtype: torch.dtype) -> Ke
     if forced and forced not in CHOICES:
         raise UserError(f"SOPA_KERNEL={forced}: expected one of {', '.join(CHOICES)}, or unset")
     name = forced or device.type
-    if not forced and semiring not in SERVED.get(name, ()):
+    if not forced and (semiring not in SERVED or name not in KERNELS):
         return None
     kernel = _kernel(name, semiring, device, dtype)
     if not isinstance(kernel, str):
@@ -82,8 +83,8 @@ def choose_kernel(semiring: str, device: torch.device, dtype: torch.dtype) -> Ke
 
 def _kernel(name: str, semiring: str, device: torch.device, dtype: torch.dtype) -> Kernel | str:
     """The kernel `name`, or the reason why it cannot serve a call."""
-    if semiring not in SERVED[name]:
-        return f"that kernel serves {', '.join(sorted(SERVED[name]))}, not {semiring}"
+    if semiring not in SERVED:
+        return f"kernels serve {', '.join(sorted(SERVED))}, not {semiring}"
     if dtype == torch.float64:
         return "the kernels compute in float32 and these scores are float64"
     # Triton's interpreter runs the CUDA kernel on CPU tensors.

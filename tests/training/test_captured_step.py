@@ -376,6 +376,7 @@ def test_either_way_goes_on_from_the_other(
         ({"trainer__optimizer": {"type": "adamw", "fused": True}}, None),
         ({"trainer__learning_rate_scheduler": {"type": "reduce_on_plateau"}}, None),
         (sopa(type="sopa_released", semiring="max_sum"), None),
+        (sopa(semiring="log"), None),
         ({"trainer__mixed_precision": "bf16"}, "mixed_precision is bf16"),
         ({"trainer__num_gradient_accumulation_steps": 2}, "gradients are accumulated"),
         ({"trainer__cuda_graphs": False}, "as configured"),
@@ -384,7 +385,6 @@ def test_either_way_goes_on_from_the_other(
         (sopa(self_loops="shared"), "not capturable as it is: encoder (SopaEncoder)"),
         ({"model__embedder__own_rows": True}, "not capturable as it is: embedder (StaticEmbedder)"),
         (sopa(normalization="batch"), "batch normalization"),
-        (sopa(semiring="log"), "no kernel serves the encoder there"),
         ({"trainer__optimizer": {"type": "sgd", "lr": 0.1}}, "the optimizer is SGD"),
         ({"trainer__optimizer": {"type": "adam", "fused": False}}, "not to be fused"),
         (
@@ -408,6 +408,9 @@ def test_the_reason_against(
 
     def ask(state: Any, device: torch.device, own: dict[str, bool]) -> str | None:
         found.append(reason_against(state, torch.device("cuda"), own))
+        with monkeypatch.context() as forced:
+            forced.setenv("SOPA_KERNEL", "reference")
+            found.append(reason_against(state, torch.device("cuda"), own))
         # a class of one's own says nothing yet
         state.model.head.__class__ = type("MyHead", (type(state.model.head),), {})
         found.append(reason_against(state, torch.device("cuda"), own))
@@ -419,7 +422,10 @@ def test_the_reason_against(
     assert "CUDA graph" not in caplog.text  # on the CPU there is nothing to say
     assert found[0] is None if reason is None else reason in str(found[0])
     if reason is None:
-        assert found[1] == "not capturable as it is: head (MyHead)"
+        assert found[1:] == [
+            "no kernel serves the encoder there",
+            "not capturable as it is: head (MyHead)",
+        ]
 
 
 FROM_HOST = {torch.tensor, torch.as_tensor, torch.from_numpy, Tensor.new_tensor, Tensor.tolist}

@@ -1,4 +1,4 @@
-"""The Triton kernel against the reference: on a GPU where there is one, else interpreted.
+"""The Triton kernels against the reference: on a GPU where there is one, else interpreted.
 
 Triton chooses its interpreter when it is imported, so without a GPU these tests run in a process of
 their own. What the interpreter cannot tell (that the code compiles) is tested by compiling.
@@ -21,6 +21,7 @@ triton = pytest.importorskip("triton", reason="Triton is not installed: pip inst
 
 INF = float("inf")
 MAX_SUM = Semiring.named("max_sum")
+SUMS = ("sum_product", "log")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
@@ -99,6 +100,89 @@ def test_gradients_are_those_of_the_reference(layout: Layout) -> None:
         found, cuda.backward(layout, "max_sum", grad, arcs, *paths), strict=True
     ):
         assert torch.equal(mine, again)
+
+
+def sums_of(semiring: str, layout: Layout, arcs: Arcs, dtype: torch.dtype) -> list[Tensor]:
+    """Scores and gradients, the latter of finite scores alone."""
+    leaves = [each.to(dtype).requires_grad_() for each in (arcs.scores, arcs.epsilon)]
+    out = document_scores(layout, semiring, arcs._replace(scores=leaves[0], epsilon=leaves[1]))
+    grad = torch.linspace(-1, 2, out.numel(), dtype=dtype, device=DEVICE).view_as(out)
+    grads = torch.autograd.grad(out, leaves, grad.masked_fill(out.isinf(), 0))
+    return [each.double() for each in (out.detach(), *grads)]
+
+
+def sums_close(
+    semiring: str, layout: Layout, arcs: Arcs, monkeypatch: pytest.MonkeyPatch, rtol: float = 1e-5
+) -> list[Tensor]:
+    """What the kernel has found, which is what the reference finds in float64."""
+    monkeypatch.setenv("SOPA_KERNEL", "reference")
+    expected = sums_of(semiring, layout, arcs, torch.float64)
+    monkeypatch.setenv("SOPA_KERNEL", "cuda")
+    found = sums_of(semiring, layout, arcs, torch.float32)
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=rtol, atol=1e-6)
+    return found
+
+
+@here
+@pytest.mark.parametrize("semiring", SUMS)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_sums_and_their_gradients_are_those_of_the_reference(
+    layout: Layout, semiring: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens behind the last document, as batches have them that are filled up, are of none."""
+    arcs = make_case(layout, seed=4)
+    if semiring == "sum_product":
+        arcs = arcs._replace(scores=arcs.scores.sigmoid(), epsilon=arcs.epsilon.sigmoid())
+    index = torch.cat([arcs.index, arcs.index[:5]])
+    filled = arcs._replace(index=index, offsets=torch.cat([arcs.offsets, arcs.offsets[-1:]]))
+    found, for_scores, _ = sums_close(semiring, layout, filled, monkeypatch)
+    assert found[[0, 2, 3]].isfinite().any()
+    assert for_scores.any()
+    if layout is LAYOUTS[0]:
+        again = sums_of(semiring, layout, filled, torch.float32)
+        assert torch.equal(again[1], for_scores)
+
+
+@here
+@pytest.mark.parametrize("semiring", SUMS)
+def test_sums_over_a_long_document(semiring: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In log space of weights from e**-50 to e**50, whose sums no float32 could hold."""
+    layout = Layout((2, 4), boundary_loops=True)
+    arcs = make_case(layout, seed=5)
+    scores, epsilon = (each.clamp(min=-5) for each in (arcs.scores, arcs.epsilon))
+    if semiring == "log":
+        scores, epsilon = 10 * scores, 10 * epsilon
+    else:
+        scores, epsilon = scores.sigmoid(), epsilon.sigmoid()
+    index = arcs.index.repeat(12)
+    offsets = torch.tensor([0, len(index)], device=DEVICE)
+    found, *_ = sums_close(
+        semiring, layout, Arcs(scores, index, offsets, epsilon), monkeypatch, 1e-3
+    )
+    assert found.isfinite().all()
+    assert semiring == "sum_product" or found.max() > 500
+
+
+@here
+@pytest.mark.parametrize("semiring", SUMS)
+def test_sums_over_nothing(semiring: str) -> None:
+    """No document; then documents without a token, where only an empty match counts."""
+    from sopa_plugin.wfsa import cuda
+
+    layout = LAYOUTS[1]
+    epsilon = make_case(layout, seed=0).epsilon.sigmoid().log()
+    epsilon = epsilon if semiring == "log" else epsilon.exp()
+    index, scores = torch.zeros(0, dtype=torch.int64, device=DEVICE), epsilon.new_zeros(0, 1)
+    scores = scores.expand(0, layout.num_scores).contiguous()
+    for documents in (0, 3):
+        arcs = Arcs(scores, index, index.new_zeros(documents + 1), epsilon)
+        out = cuda.forward(layout, semiring, arcs, keep_paths=False).scores
+        expected = reference.document_scores(layout, Semiring.named(semiring), arcs).scores
+        torch.testing.assert_close(out, expected)
+        for_scores, for_epsilon = cuda.backward(layout, semiring, torch.ones_like(out), arcs)
+        assert for_scores.shape == scores.shape
+        assert for_epsilon.sum() == documents  # of the only pattern of two states
 
 
 @here
@@ -222,7 +306,8 @@ def test_everything_under_the_interpreter() -> None:
 
 
 KINDS = {
-    "*fp32": "scores epsilon document_scores end_scores grad largest floats",
+    "*fp32": "scores epsilon document_scores end_scores grad largest floats states grad_tokens "
+    "grad_epsilon",
     "*i64": "index offsets lengths main_starts main_firsts loop_starts loop_firsts state_starts "
     "sums",
     "*i32": "ends",
@@ -239,6 +324,10 @@ KINDS = {
         ("run", {"PATHS": True, "ENDS": False}),
         ("walk_back", {}),
         ("to_floats", {}),
+        ("run_sums", {"LOGS": True, "KEEP": False}),
+        ("run_sums", {"LOGS": False, "KEEP": True}),
+        ("sums_back", {"LOGS": True}),
+        ("sums_back", {"LOGS": False}),
     ],
 )
 def test_it_compiles_for_a_gpu(
