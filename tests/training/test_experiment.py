@@ -17,7 +17,6 @@ from transformers import pipeline
 
 from sopa_plugin.compiled import load_compiled
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.encoders import Seq2VecEncoder
 from sopa_plugin.encoders.dan import DanEncoder
 from sopa_plugin.errors import TrainingFailed, UserError
 from sopa_plugin.models import TextClassifier, load_model
@@ -350,7 +349,6 @@ def test_faults_of_the_data_cost_nothing(
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == before
 
 
-@DatasetReader.register("for_test_careless")
 class CarelessReader(DatasetReader):
     """A reader of one's own that checks nothing."""
 
@@ -387,7 +385,7 @@ class CarelessReader(DatasetReader):
 def test_a_careless_reader_is_found_out(
     config: Config, tmp_path: Path, case: str, message: str
 ) -> None:
-    careless = config(dataset={"type": "for_test_careless", "path": case})
+    careless = config(dataset={"type": f"{__name__}.CarelessReader", "path": case})
     with pytest.raises(UserError, match=message):
         run_experiment(careless, tmp_path / "run")
 
@@ -446,7 +444,6 @@ def test_a_class_that_a_subset_lost_is_named(config: Config, tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
-@Seq2VecEncoder.register("for_test_constant")
 class Constant(DanEncoder):
     """A deep averaging network with a number that is not learned."""
 
@@ -456,7 +453,7 @@ class Constant(DanEncoder):
 
 
 def test_a_frozen_number_is_a_weight_like_any_other(config: Config, tmp_path: Path) -> None:
-    constant = config(model__encoder={"type": "for_test_constant"}, trainer__num_epochs=1)
+    constant = config(model__encoder={"type": f"{__name__}.Constant"}, trainer__num_epochs=1)
     run_experiment(constant, tmp_path / "run")
     assert load_model(tmp_path / "run").state_dict()["encoder.factor"] == 2
 
