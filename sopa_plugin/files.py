@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -23,6 +24,9 @@ DEEPEST = 100
 """How many levels of lists and objects a config may have."""
 _ANY_SIZE = 10_000  # an object of so many parts is built at once
 _ASIDE = re.compile(r"\..+\.new-\d+")
+_REMEDIES = {errno.ENOENT: "make its folder first"} | dict.fromkeys(
+    (errno.ENOSPC, errno.EDQUOT), "make room there, or name a file elsewhere"
+)
 
 
 def shipped(name: str) -> Path:
@@ -32,12 +36,12 @@ def shipped(name: str) -> Path:
 
 
 @contextmanager
-def written_aside(path: Path, then: str = "") -> Iterator[Path]:
+def written_aside(path: Path, then: str | None = None) -> Iterator[Path]:
     """For `with`: a path beside `path` to write a file at, which in the end takes its place.
 
     If that is not reached, what was at `path` stays and the new file goes. Several processes may
     write the same file at once: one of theirs stays, whole. Raises `UserError` where the system
-    says that it cannot be written; `then` goes on with what to do.
+    says that it cannot be written, and what to do then: `then`, or else by what the system says.
     """
     aside = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
@@ -47,7 +51,9 @@ def written_aside(path: Path, then: str = "") -> Iterator[Path]:
         with suppress(OSError):
             aside.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(aside)):
-            raise UserError(f"{path}: cannot be written ({error.strerror}){then}") from error
+            elsewhere = "name a file in a folder where you may write"
+            remedy = then or _REMEDIES.get(error.errno or 0, elsewhere)
+            raise UserError(f"{path}: cannot be written ({error.strerror}); {remedy}") from error
         raise
 
 

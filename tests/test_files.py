@@ -33,6 +33,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
+def test_what_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot be written \(No such .*; make its folder first"):
+        write_file(tmp_path / "absent" / "file", "text")
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UserError, match=r"cannot be written \(Not a .*; name a file in a folder"):
+        write_file(tmp_path / "file" / "file", "text")
+
+
 def test_two_processes_write_the_same_file(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"

@@ -64,7 +64,7 @@ class Checkpoints:
         torch.save(dict(state), buffer)
         buffer.write(_DIGEST + hashlib.sha256(buffer.getbuffer()).hexdigest().encode())
         self.folder.mkdir(exist_ok=True)
-        then = "; mend that, then continue the run with --recover"
+        then = "mend that, then continue the run with --recover"
         with written_aside(self.folder / name, then) as aside, aside.open("wb") as file:
             file.write(buffer.getbuffer())
             file.flush()

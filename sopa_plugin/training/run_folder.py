@@ -261,6 +261,8 @@ class RunFolder:
             ) from None
         self._tidy_beside()
         if not self.path.exists() or _is_empty(self.path):
+            if self._recover:
+                logger.info("%s: no run in it to recover: beginning one", self.path)
             return None, None
         if not (self._force or self._recover):
             raise self._occupied()

@@ -340,8 +340,12 @@ def test_a_run_that_is_training_is_left_alone(config: Config, tmp_path: Path, op
     assert run_experiment(config(trainer__num_epochs=1), tmp_path / "run", force=True)
 
 
-def test_recovering_nothing_begins_anew(config: Config, tmp_path: Path) -> None:
+def test_recovering_nothing_begins_anew_and_says_so(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sopa_plugin")
     assert run_experiment(config(), tmp_path / "run", recover=True)["training_epochs"] == 4
+    assert f"{tmp_path / 'run'}: no run in it to recover: beginning one" in caplog.messages
 
 
 def test_only_the_last_and_the_best_checkpoint_are_kept(config: Config, tmp_path: Path) -> None:
