@@ -15,7 +15,7 @@ from collections import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, Optional, TypeVar, Union, get_args, get_origin
 
 UNIONS = (Union, types.UnionType)
 LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
@@ -180,7 +180,10 @@ def _arguments(make: Callable[..., Any]) -> dict[str, Argument]:
         hints = _hints(function)
         for each in parameters:
             if each.kind in _BY_KEY:
-                argument = Argument(each.name, hints.get(each.name, Any), each.default)
+                hint = hints.get(each.name, Any)
+                if each.default is None:
+                    hint = Optional[hint]  # noqa: UP045  # `x: int = None` takes null
+                argument = Argument(each.name, hint, each.default)
                 taken.setdefault(each.name, argument)
         kinds = [each.kind for each in parameters]
         if _KWARGS not in kinds or _ARGS in kinds:

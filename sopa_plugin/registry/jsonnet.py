@@ -23,7 +23,7 @@ from sopa_plugin.errors import require, shortened
 from sopa_plugin.files import parse_json, shipped
 from sopa_plugin.registry.hints import is_hub_id
 from sopa_plugin.registry.overrides import apply_overrides
-from sopa_plugin.registry.params import local_paths
+from sopa_plugin.registry.params import Walk
 from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, nearest
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def load_config(
     if not isinstance(loaded, dict):
         raise ConfigError(f"{file}: expected an object, {{...}}; found {found(loaded)}")
     config: dict[str, Any] = apply_overrides(kind, loaded, overrides) if overrides else loaded
-    for where, (written, _) in local_paths(kind, config).items():
+    for where, (written, _) in Walk(kind, config).local_paths.items():
         located = _located(written, file.parent)
         if located != written:
             logger.info("%s: no %s in the current folder; found as %s", where, written, located)
@@ -98,7 +98,7 @@ def _is_there(path: str) -> bool:
 def missing_files(kind: Any, config: Any) -> list[Problem]:
     """A problem for each local file or folder that a config names and that is not there."""
     problems = []
-    for where, (path, may_be_on_hub) in local_paths(kind, config).items():
+    for where, (path, may_be_on_hub) in Walk(kind, config).local_paths.items():
         if not (_is_there(path) or "://" in path or (may_be_on_hub and is_hub_id(path))):
             folder, name = os.path.split(path)
             hint = f"looked in {os.getcwd()} and beside the config"

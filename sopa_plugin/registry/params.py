@@ -1,7 +1,7 @@
 """From names and params to parts: registering, choosing, checking a config whole, building it.
 
-One walk over a config and type hints (`_Check`) gives both every problem and, where there is none,
-the nodes that build and that write the defaults out; so these three cannot disagree.
+One `Walk` over a config and type hints gives both every problem and, where there is none, the nodes
+that build and that write the defaults out; so these three cannot disagree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from sopa_plugin.registry.hints import (
     MAPPINGS,
     SETS,
     UNIONS,
-    Argument,
     Bound,
     ConfigOf,
     Local,
@@ -45,6 +44,7 @@ from sopa_plugin.registry.names import (
     Part,
     choices,
     choose,
+    is_registrable,
     is_subclass,
     lookup,
     part_of,
@@ -180,7 +180,7 @@ class Lazy(Generic[T]):
 
     def construct(self, **handed_over: Any) -> T:
         """A new part; raises `ConfigError` if the config is wrong or a value is refused."""
-        return _sound(self.kind, self.params, self._path).build(**handed_over)  # type: ignore[no-any-return]
+        return Walk(self.kind, self.params, self._path).sound().build(**handed_over)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"Lazy({getattr(self.kind, '__name__', self.kind)}, {self.params!r})"
@@ -191,7 +191,7 @@ def check(kind: Any, config: Any, path: str = "") -> list[Problem]:
 
     `path` is where `config` is in a larger config, for the messages.
     """
-    return _resolved(kind, config, path)[1]
+    return Walk(kind, config, path).problems
 
 
 def build(kind: Any, config: Any, /, **handed_over: Any) -> Any:
@@ -199,7 +199,7 @@ def build(kind: Any, config: Any, /, **handed_over: Any) -> Any:
 
     What is handed over goes to the constructor of `kind` alone, not to the parts inside it.
     """
-    return _sound(kind, config).build(**handed_over)
+    return Walk(kind, config).sound().build(**handed_over)
 
 
 def fill_defaults(kind: Any, config: Any) -> dict[str, Any]:
@@ -210,35 +210,7 @@ def fill_defaults(kind: Any, config: Any) -> dict[str, Any]:
     `ConfigError` if `config` has problems; `check` finds none in the result, which builds the same
     thing.
     """
-    return _sound(kind, config).filled  # type: ignore[no-any-return]
-
-
-def known_defaults(kind: Any, config: Any) -> Any:
-    """`fill_defaults` of a config that may have problems: null stands for what has one."""
-    return _resolved(kind, config)[0].filled
-
-
-def local_paths(kind: Any, config: Any) -> dict[str, tuple[str, bool]]:
-    """What a config (which may have problems) gives for a `LocalPath`, by the path to it.
-
-    That is the file or folder, `~` written out, and whether the Hub may have it instead.
-    """
-    walk = _Check()
-    walk.node(kind, config, "")
-    return walk.local_paths
-
-
-def _sound(kind: Any, config: Any, path: str = "") -> _Node:
-    node, problems = _resolved(kind, config, path)
-    if problems:
-        raise ConfigError(problems)
-    return node
-
-
-def _resolved(hint: Any, value: Any, path: str = "") -> tuple[_Node, list[Problem]]:
-    """The node for `value` under `hint`, of use where there are no problems."""
-    walk = _Check()
-    return walk.node(hint, value, path), walk.problems
+    return Walk(kind, config).sound().filled  # type: ignore[no-any-return]
 
 
 def _checked(init: Callable[..., None]) -> Callable[..., None]:
@@ -251,15 +223,14 @@ def _checked(init: Callable[..., None]) -> Callable[..., None]:
             given = signature.bind(self, *args, **kwargs).arguments
         except TypeError:  # which `init` says better
             given = {}
-        takes, walk = arguments(init), _Check()
+        takes = arguments(init)
         for key in given.keys() & takes.keys():
-            if is_restricted(takes[key].hint):
-                walk.argument(takes[key], given[key], key)
-        for problem in walk.problems:
-            advice = f"; {problem.hint}" if problem.hint else ""
-            raise ValueError(
-                f"{problem.path}: expected {problem.expected}, found {problem.found}{advice}"
-            )
+            hint = takes[key].hint
+            for problem in Walk(hint, given[key], key).problems if is_restricted(hint) else ():
+                advice = f"; {problem.hint}" if problem.hint else ""
+                raise ValueError(
+                    f"{problem.path}: expected {problem.expected}, found {problem.found}{advice}"
+                )
         init(self, *args, **kwargs)
 
     return checked
@@ -299,33 +270,55 @@ def _leaf(value: Any, filled: Any = None) -> _Node:
 _UNUSED = _Node(lambda: None, None)  # stands where a problem was found: nothing is built then
 
 
-class _Check:
-    """A walk over a config and type hints, which gathers every problem and local path."""
+class Walk:
+    """A walk over a config and type hints.
 
-    def __init__(self, local_paths: dict[str, tuple[str, bool]] | None = None) -> None:
+    Arguments:
+        hint: of the whole: a class or type hint.
+        value: the config.
+        path: where that is in a larger config.
+
+    Attributes:
+        problems: every one.
+        local_paths: what is given for a `LocalPath`, by the path to it: the file or folder, `~`
+            written out, and whether the Hub may have it instead.
+        parts: what builds each part, by the path to it.
+        node: of the whole; builds where there are no problems, and in `filled` null stands for
+            what has one.
+    """
+
+    def __init__(self, hint: Any, value: Any, path: str = "") -> None:
         self.problems: list[Problem] = []
-        self.local_paths = {} if local_paths is None else local_paths
+        self.local_paths: dict[str, tuple[str, bool]] = {}
+        self.parts: dict[str, Part] = {}
+        self.node = self._node(hint, value, path)
 
-    def node(self, hint: Any, value: Any, path: str) -> _Node:
-        """The node for `value` under `hint`."""
+    def sound(self) -> _Node:
+        """The node; raises `ConfigError` with every problem."""
+        if self.problems:
+            raise ConfigError(self.problems)
+        return self.node
+
+    def _apart(self, hint: Any, value: Any, path: str) -> tuple[_Node, list[Problem]]:
+        """A node, and the problems that are not (yet) those of the config."""
+        walk = copy.copy(self)
+        walk.problems = []
+        return walk._node(hint, value, path), walk.problems
+
+    def _node(self, hint: Any, value: Any, path: str) -> _Node:
         local = notes(hint, Local)
         if local and isinstance(value, str):
             name = os.path.expanduser(value)
             self.local_paths[path] = name, local[0].may_be_on_hub
             return _leaf(name, os.path.abspath(name) if os.path.exists(name) else name)
         for part in notes(hint, ConfigOf):
-            _Check(self.local_paths).node(part.kind, value, path)
+            self._apart(part.kind, value, path)
         node = self._typed(plain_hint(hint), value, path)
         bounds = notes(hint, Bound)
         number = node.build() if bounds else None
         if isinstance(number, Real) and any(number not in bound for bound in bounds):
             return self._mismatch(hint, value, path, _WRONG_VALUE)
         return node
-
-    def argument(self, argument: Argument, value: Any, path: str) -> _Node:
-        if value is None and argument.default is None:
-            return _leaf(None)  # `x: int = None` takes null
-        return self.node(argument.hint, value, path)
 
     def _typed(self, hint: Any, value: Any, path: str) -> _Node:
         kind = get_origin(hint) or hint
@@ -389,11 +382,10 @@ class _Check:
         options.sort(key=lambda each: plain_hint(each) is not type(value))
         attempts: list[list[Problem]] = []
         for option in options:
-            walk = _Check(self.local_paths)
-            node = walk.node(option, value, path)
-            if not walk.problems:
+            node, problems = self._apart(option, value, path)
+            if not problems:
                 return node
-            attempts.append(walk.problems)
+            attempts.append(problems)
         for attempt in sorted(attempts, key=len):  # of the right shape
             if not any(each.mismatch and each.path == path for each in attempt):
                 self.problems += attempt
@@ -407,7 +399,7 @@ class _Check:
         params = value.params if isinstance(value, Lazy) else value
         if not isinstance(params, str | Mapping):
             return self._mismatch(kind, params, path)
-        filled = self.node(kind, params, path).filled
+        filled = self._node(kind, params, path).filled
         return _leaf(Lazy(kind, params, path), filled)
 
     def _items(self, hint: Any, value: Any, path: str) -> _Node:
@@ -418,7 +410,7 @@ class _Check:
             return self._mismatch(hint, value, path)
         each = args if fixed else (args[0] if args else Any,) * len(value)
         nodes = [
-            self.node(hint, item, join(path, index))
+            self._node(hint, item, join(path, index))
             for index, (hint, item) in enumerate(zip(each, value, strict=True))
         ]
         collection = kind if kind in (tuple, frozenset) else set if kind in SETS else list
@@ -439,7 +431,7 @@ class _Check:
             elif key.build() in table:
                 self.problems.append(Problem(where, "key given twice", found=found(name)))
             else:
-                table[key.build()] = self.node(item_hint, item, where)
+                table[key.build()] = self._node(item_hint, item, where)
         return _Node(
             lambda: {key: node.build() for key, node in table.items()},
             {str(_as_json(key)): node.filled for key, node in table.items()},
@@ -449,7 +441,7 @@ class _Check:
         if _is_instance(value, kind) or isinstance(value, getattr(kind, "also_accepts", ())):
             return _leaf(value)  # built already, by a program
         type_path = join(path, "type")
-        if isinstance(value, str) and issubclass(kind, Registrable):
+        if isinstance(value, str) and is_registrable(kind):
             value, type_path = {"type": value}, path
         if not isinstance(value, Mapping):
             return self._mismatch(kind, value, path)
@@ -457,6 +449,7 @@ class _Check:
         if isinstance(part, Problem):
             self.problems.append(part)
             return _UNUSED
+        self.parts[path] = part
         is_type = {"type"} if takes_type(kind) else set()
         params = {key: item for key, item in value.items() if key not in is_type}
         return self._arguments(part, params, path)
@@ -466,7 +459,7 @@ class _Check:
         for key, item in params.items():
             before = len(self.problems)
             if key in configurable:
-                given[key] = self.argument(configurable[key], item, join(path, key))
+                given[key] = self._node(configurable[key].hint, item, join(path, key))
             if len(self.problems) > before:
                 unsound.add(key)
         # a misspelt required key is one fault, reported where it was found
@@ -512,18 +505,17 @@ def _filled(part: Part, given: Mapping[str, _Node]) -> dict[str, Any]:
         if key in given:
             filled[key] = given[key].filled
         elif not argument.required:
-            walk = _Check()
-            config = walk.argument(argument, argument.default, "").filled
-            if not walk.problems and _is_json(config):
-                filled[key] = config
+            walk = Walk(argument.hint, argument.default)
+            if not walk.problems and _is_json(walk.node.filled):
+                filled[key] = walk.node.filled
     return filled
 
 
 def _key(hint: Any, key: Any) -> _Node | None:
     """A key, converted to its hint: JSON has only strings for keys ("6" is 6)."""
-    node, problems = _resolved(hint, key)
-    if not problems:
-        return node
+    walk = Walk(hint, key)
+    if not walk.problems:
+        return walk.node
     return _resolve_text(hint, key) if isinstance(key, str) else None
 
 
@@ -545,8 +537,8 @@ def _resolve_text(hint: Any, text: str) -> _Node | None:
         value = parse_json(text)
     except ValueError:
         return None
-    node, problems = _resolved(hint, value)
-    return None if problems or isinstance(value, str) else node
+    walk = Walk(hint, value)
+    return None if walk.problems or isinstance(value, str) else walk.node
 
 
 def _is_instance(value: Any, kind: Any) -> bool:

@@ -32,6 +32,11 @@ class Cnn(Encoder):
     def __init__(self, input_dim: int, num_filters: int = 100, dropout: float = 0.0) -> None: ...
 
 
+@Encoder.register("released")
+class Released(Encoder):
+    def __init__(self, input_dim: int, patterns: dict[int, int]) -> None: ...
+
+
 class Optimizer(Registrable):
     default_implementation = "adam"
 
@@ -130,6 +135,13 @@ class TestChangedType:
         assert "the arguments of 'sopa' are dropped" in caplog.text
         assert 'patterns={"6": 10}' in caplog.text
         assert "dropout=0.1" in caplog.text
+
+    @pytest.mark.parametrize("override", ["encoder.type=released", "encoder=released"])
+    def test_what_the_new_type_requires_is_kept(self, override, caplog) -> None:
+        expected = {"encoder": {"type": "released", "patterns": {"6": 10}}}
+        assert changed(override) == expected
+        assert 'dropped: dropout=0.1; kept, since it needs them: patterns={"6": 10}' in caplog.text
+        assert changed('encoder={"type": "released"}') == {"encoder": {"type": "released"}}
 
     @pytest.mark.parametrize("override", ["encoder.type=sopa", "encoder=sopa"])
     def test_the_same_type_keeps_them(self, override, caplog) -> None:
