@@ -18,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from sopa_plugin.cli import check_output, make_parser, run_command
-from sopa_plugin.data.sources import format_of, read_lines, read_records
+from sopa_plugin.data.sources import format_of, read_lines, read_records, remedied
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.files import write_file
 
@@ -161,7 +161,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise UserError(f"{path}: would import itself, not the shipped config; choose another")
         config, form = _EXAMPLE % {"name": args.example, "NAME": args.example.upper()}, "text"
     else:
-        config, form = _own_config(args)
+        columns = "--text-column, --label-column"
+        with remedied(f"mend the data, or name others (--data) or other columns ({columns})"):
+            config, form = _own_config(args)
     run, file = shlex.quote(f"runs/{path.stem}"), shlex.quote(args.config)
     commands = [f"train {file} -s {run}"]
     if args.tune:

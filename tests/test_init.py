@@ -193,7 +193,11 @@ def test_columns_that_are_not_clear(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "error"),
     [
-        (["my.jsonnet", "--data", "absent.csv"], "absent.csv: no such file"),
+        (["my.jsonnet", "--data", "absent.csv"], "absent.csv: no such file or folder; mend the"),
+        (
+            ["my.jsonnet", "--data", "keys.jsonl"],
+            "'label'; the columns are 'text', 'other'; mend the data",
+        ),
         (["my.json", "--data", "own.csv"], "ends in .jsonnet"),
         (["my.jsonnet", "--data", "own.csv", "--label-column", "id"], "30 classes among 30 texts"),
         (["my.jsonnet", "--data", "own.csv", "--label-column", "day"], "28 classes among 30"),
@@ -205,10 +209,14 @@ def test_columns_that_are_not_clear(capsys: pytest.CaptureFixture[str]) -> None:
 def test_errors(argv: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_csv("own.csv", messages(30))
     write_csv("texts.csv", [{"message": row["message"]} for row in messages(30)])
+    lines = [{"text": f"text {n} is one of {n}", "label": n % 2} for n in range(20)]
+    lines.append({"text": "no label", "other": 1})
+    Path("keys.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     assert command(init.main, *argv) == 1
     said = capsys.readouterr().err
     assert error in said
-    assert not list(Path().glob("*.json*"))
+    assert "dataset." not in said
+    assert [each.name for each in Path().glob("*.json*")] == ["keys.jsonl"]
 
 
 def test_names_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

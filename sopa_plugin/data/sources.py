@@ -11,13 +11,39 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, AnyStr, TextIO
 
-from sopa_plugin.errors import UserError, first_line, listed, shortened
+from sopa_plugin.errors import UserError, brief, first_line, listed, shortened
 from sopa_plugin.files import unique_keys
+
+
+class DataError(UserError):
+    """What is wrong with data that a reader was set for otherwise.
+
+    Arguments:
+        fault: what is wrong, and where.
+        remedy: what to do for who writes the reader's config; others can do something else.
+    """
+
+    def __init__(self, fault: str, remedy: str) -> None:
+        super().__init__(fault, remedy)
+        self.fault, self.remedy = fault, remedy
+
+    def __str__(self) -> str:
+        return brief(f"{self.fault} {self.remedy}")
+
+
+@contextmanager
+def remedied(remedy: str) -> Iterator[None]:
+    """Has a `DataError` say what the user of a command can do, who writes no config."""
+    try:
+        yield
+    except DataError as error:
+        raise UserError(f"{error.fault.rstrip('.;')}; {remedy}") from error
+
 
 HEAD = 2**20
 """Characters (or bytes) in which a file whose lines end at `\\n` has one."""
@@ -242,15 +268,16 @@ def _check_width(head: str, path: Path, encoding: str) -> None:
         found = "utf-32" if zeros > 0.6 else "utf-16"
         if not marked:
             found += "-be" if head[0] == "\0" else "-le"
-        raise UserError(f"{path}: not {encoding}, but {found}; set dataset.encoding to {found!r}.")
+        fault = f"{path}: not {encoding}, but {found};"
+        raise DataError(fault, f"set dataset.encoding to {found!r}.")
 
 
 def _check_bytes(line: str, path: Path, number: int, encoding: str) -> None:
     escaped = next((char for char in line if "\udc80" <= char <= "\udcff"), None)
     if escaped is not None:
-        raise UserError(
-            f"{path}:{number}: byte 0x{ord(escaped) - 0xDC00:02x} is not {encoding}; set "
-            "dataset.encoding to what the file is in, for example 'latin-1' or 'cp1252'."
+        raise DataError(
+            f"{path}:{number}: byte 0x{ord(escaped) - 0xDC00:02x} is not {encoding};",
+            "set dataset.encoding to what the file is in, for example 'latin-1' or 'cp1252'.",
         )
 
 

@@ -25,7 +25,14 @@ from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.rules import RulesReading, read_rules
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.run_folder import CARD, CONFIG, EPOCHS, METRICS, dataset_reader
+from sopa_plugin.training.run_folder import (
+    CARD,
+    CONFIG,
+    EPOCHS,
+    METRICS,
+    data_like_own,
+    dataset_reader,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +80,8 @@ class RunReader:
         if data is None:
             found = self._own
         else:
-            found = {split: dataset_reader(self.folder, data).read_file(data, labels)}
+            with data_like_own(self.folder):
+                found = {split: dataset_reader(self.folder, data).read_file(data, labels)}
         if split not in found:
             raise UserError(
                 f"the run's data have no {split} set; expected one of {', '.join(found)}"

@@ -103,6 +103,7 @@ def _read(args: Namespace) -> tuple[list[list[str]], list[str] | None]:
     """Texts as words, and their labels where they have any."""
     from sopa_plugin.data.readers.splits import is_labelled
     from sopa_plugin.data.readers.text import TextReader
+    from sopa_plugin.data.sources import remedied
     from sopa_plugin.data.stream import Lines
     from sopa_plugin.data.tokenizers import WhitespaceTokenizer, WordTokenizer
 
@@ -113,7 +114,8 @@ def _read(args: Namespace) -> tuple[list[list[str]], list[str] | None]:
             texts = [text for texts, _ in blocks for text in texts]
     else:
         reader = TextReader(args.data, text_column=args.text_column, label_column=args.label_column)
-        examples = reader.read_file(args.data)
+        with remedied("mend the data, or name their columns (--text-column, --label-column)"):
+            examples = reader.read_file(args.data)
         names = examples.features["label"].names
         texts = examples["text"][:]
         if is_labelled(examples):

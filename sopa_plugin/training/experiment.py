@@ -43,7 +43,7 @@ from sopa_plugin.training.metrics import (
     metrics_text,
 )
 from sopa_plugin.training.processes import by_all, lost_another
-from sopa_plugin.training.run_folder import OnEpoch, RunFolder, dataset_reader
+from sopa_plugin.training.run_folder import OnEpoch, RunFolder, data_like_own, dataset_reader
 from sopa_plugin.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -492,10 +492,11 @@ def evaluate_run(
         labelled = [split for split in there if is_labelled(own[split])]
         sets = [(str(reader.path), split, own[split]) for split in labelled or there]
     for path in data:
-        if Path(path).is_file():
-            examples = reader.read_file(path, model.labels)
-        else:
-            examples = dataset_reader(folder, path).read_test(model.labels)
+        with data_like_own(folder):
+            if Path(path).is_file():
+                examples = reader.read_file(path, model.labels)
+            else:
+                examples = dataset_reader(folder, path).read_test(model.labels)
         sets.append((path, "test", examples))
     for path, split, examples in sets:
         if not is_labelled(examples):

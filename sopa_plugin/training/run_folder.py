@@ -9,7 +9,7 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.data.sources import SPLITS
+from sopa_plugin.data.sources import SPLITS, remedied
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     DIGESTS,
@@ -418,6 +418,14 @@ def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
         params = {key: each for key, each in params.items() if key not in SPLITS} | {"path": path}
     with imported_only():
         return build(DatasetReader, params)  # type: ignore[no-any-return]
+
+
+def data_like_own(run: Path) -> AbstractContextManager[None]:
+    """For `with`: what is wrong with data that are read as a run's own says what those are."""
+    form = "in columns `text` and `label`"
+    if (run / CONFIG).exists():
+        form = f"like those that the run was trained on (`dataset` in {run / CONFIG})"
+    return remedied(f"give data {form}")
 
 
 def read_config(path: Path) -> dict[str, Any]:

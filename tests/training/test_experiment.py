@@ -498,6 +498,16 @@ def test_other_data_are_evaluated_by_the_names_of_their_classes(
     (tmp_path / "run" / "experiment.json").write_text(json.dumps(run))
     with pytest.raises(UserError, match="'splendid'"):
         list(evaluate_run(tmp_path / "run", [str(table)], accept_changed=True))
+    # what is wrong with them does not name options of a config
+    table.write_bytes("text,label\ngut,schön\n".encode("latin-1"))
+    (tmp_path / "columns.csv").write_text("words,label\ngood,1\n")
+    for name, fault in (
+        ("absent.csv", "no such file or folder"),
+        ("columns.csv", "no column 'text'; the columns are 'words', 'label'"),
+        ("table.csv", "byte 0xf6 is not utf-8"),
+    ):
+        with pytest.raises(UserError, match=f"{name}.*{fault}; give data like those that the run"):
+            list(evaluate_run(tmp_path / "run", [str(tmp_path / name)], accept_changed=True))
 
 
 def test_how_good_a_model_is_class_by_class(

@@ -15,6 +15,7 @@ from sopa_plugin.data.readers.splits import Examples
 from sopa_plugin.data.readers.tables import Table, load_hub, load_stored, parquet_table
 from sopa_plugin.data.sources import (
     SPLITS,
+    DataError,
     canonical_splits,
     encoding_problem,
     find_files,
@@ -246,14 +247,14 @@ class DatasetReader(ABC, Registrable):
 
     def _load(self, sources: Mapping[str, Path | Table]) -> Splits:
         """The examples of each source by class name; a split without any is an error."""
-        found, faults = {}, []
+        found, faults = {}, list[UserError]()
         for split, each in sources.items():
             try:
                 found[split] = self._with_texts(self.examples(each))
             except UserError as error:
-                faults.append(str(error))
+                faults.append(error)
         if faults:
-            raise UserError("\n".join(faults))
+            raise faults[0] if len(faults) == 1 else UserError("\n".join(map(str, faults)))
         splits = self.map_labels(found)
         for split, examples in splits.items():
             if not len(examples):
@@ -269,10 +270,11 @@ class DatasetReader(ABC, Registrable):
             return examples
         if self.empty_text == "error":
             more = f" (and {empty.sum() - 1} more)" if empty.sum() > 1 else ""
-            raise UserError(
+            raise DataError(
                 f"{examples.place(int(examples.rows[empty.argmax()]))}: the text is empty{more}; "
-                "expected some text. Take the example out, or set dataset.empty_text to 'drop' to "
-                "leave such examples out."
+                "expected some text.",
+                "Take the example out, or set dataset.empty_text to 'drop' to leave such examples "
+                "out.",
             )
         logger.info("%s: left out %d examples with an empty text", examples.name, empty.sum())
         return examples.take(~empty)
@@ -345,9 +347,9 @@ class DatasetReader(ABC, Registrable):
         given = getattr(self, f"{split}_size")
         size = getattr(self, f"default_{split}_size") if given is None else given
         if not size:
-            raise UserError(
-                f"{self._paths()[0]}: no {split} set there; set {option} to split one off "
-                "the training set: a count, or a share like 0.1."
+            raise DataError(
+                f"{self._paths()[0]}: no {split} set there;",
+                f"set {option} to split one off the training set: a count, or a share like 0.1.",
             )
         rest, held_out = self.split_off(train, size, option)
         logger.info(

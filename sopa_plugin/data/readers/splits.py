@@ -20,6 +20,7 @@ import pyarrow
 from numpy.typing import NDArray
 from pyarrow import ChunkedArray, compute
 
+from sopa_plugin.data.sources import DataError
 from sopa_plugin.errors import UserError, listed
 
 if TYPE_CHECKING:
@@ -235,19 +236,20 @@ def split_off(
     """
     count = count_of(size, len(examples))
     if count >= len(examples):
-        raise UserError(
+        raise DataError(
             f"{option}: {size} leaves nothing to train on: there are {len(examples)} examples "
-            f"({examples.name}). Set a smaller {option}."
+            f"({examples.name}).",
+            f"Set a smaller {option}.",
         )
     chosen = np.zeros(len(examples), dtype=np.bool_)
     chosen[stratified_order(examples.label_numbers(), seed)[:count]] = True
     rest = examples.take(~chosen)
     lost = [each for each in examples.counts() if each not in rest.counts()]
     if lost:
-        raise UserError(
+        raise DataError(
             f"{option}: {size} takes every example of {len(lost)} of the classes "
-            f"({listed(lost)}) out of training ({examples.name}). Set a smaller {option}, or add "
-            "examples of them."
+            f"({listed(lost)}) out of training ({examples.name}).",
+            f"Set a smaller {option}, or add examples of them.",
         )
     return rest, examples.take(chosen)
 

@@ -17,6 +17,7 @@ from pyarrow import Array, ChunkedArray, DataType, Schema, compute, parquet, typ
 from pyarrow import Table as ArrowTable
 
 from sopa_plugin.data.readers.splits import Examples, mapped
+from sopa_plugin.data.sources import DataError
 from sopa_plugin.errors import UserError, failing, first_line, listed
 from sopa_plugin.registry import is_hub_id
 
@@ -152,15 +153,16 @@ def load_hub(path: str, config_name: str | None, instead: str) -> dict[str, Tabl
     from datasets import load_dataset
 
     if not is_hub_id(path):
-        raise UserError(f"{path}: no such file or folder. Set {instead}.")
+        raise DataError(f"{path}: no such file or folder.", f"Set {instead}.")
     try:
         loaded = load_dataset(path, config_name)
     except (OSError, ValueError, RuntimeError) as error:
         offline = [name for name in _OFFLINE if os.environ.get(name, "").upper() in _TRUE]
         asked = f" {offline[0]} is set, so the Hub was not asked." if offline else ""
-        raise UserError(
+        raise DataError(
             f"{path}: no such file or folder, and no data set could be had under this name from "
-            f"the Hugging Face Hub ({first_line(error)}).{asked} Set {instead}."
+            f"the Hugging Face Hub ({first_line(error)}).{asked}",
+            f"Set {instead}.",
         ) from None
     return {str(split): loaded_table(f"{path}[{split}]", data) for split, data in loaded.items()}
 

@@ -15,6 +15,7 @@ from sopa_plugin.data.readers.splits import Example, Examples
 from sopa_plugin.data.readers.tables import Table
 from sopa_plugin.data.sources import (
     SPLITS,
+    DataError,
     canonical_splits,
     entries,
     find_files,
@@ -110,9 +111,10 @@ class TextReader(DatasetReader):
             splits = self._locate(_is_split, _EXPECTED, _is_table_file)
         plain = any(isinstance(source, Path) for source in splits.values())
         if plain and (self.split_names or self.config_name):
-            raise UserError(
+            raise DataError(
                 f"{path}: dataset.split_names and config_name are for Hub and stored data sets, "
-                "and these are plain files; leave them out, or give `train`, `dev` and `test`."
+                "and these are plain files;",
+                "leave them out, or give `train`, `dev` and `test`.",
             )
         return splits
 
@@ -175,11 +177,11 @@ class TextReader(DatasetReader):
         names = {"text_column": self.text_column, "label_column": self._label(columns)}
         missing = {option: each for option, each in names.items() if each not in (None, *columns)}
         if missing:
-            raise UserError(
+            raise DataError(
                 f"{where}: no column {' and no column '.join(map(shortened, missing.values()))}; "
-                f"the columns are {listed(columns)}. Set "
-                f"{' and '.join(f'dataset.{option}' for option in missing)} to one of them"
-                f"{', or to null if there are no labels' * ([*missing] == ['label_column'])}."
+                f"the columns are {listed(columns)}.",
+                f"Set {' and '.join(f'dataset.{option}' for option in missing)} to one of them"
+                f"{', or to null if there are no labels' * ([*missing] == ['label_column'])}.",
             )
 
     def _from_folder(self, folder: Path) -> Iterator[Example]:
@@ -210,10 +212,11 @@ def _check_labels(examples: Examples) -> None:
         )
     for label in counts:
         if label in ("-1", "-100"):
-            raise UserError(
+            raise DataError(
                 f"{examples.first(label)}: the label is {label}, which stands for a hidden or "
-                "missing label; use data with labels (for a split of a Hub data set without: "
-                "dataset.split_names), or name the class."
+                "missing label;",
+                "use data with labels (for a split of a Hub data set without: "
+                "dataset.split_names), or name the class.",
             )
 
 
