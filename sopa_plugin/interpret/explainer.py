@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.errors import UserError
@@ -34,14 +35,13 @@ from sopa_plugin.interpret.match import Concordance, Match, Place
 from sopa_plugin.interpret.matching import (
     ArcScores,
     MatchesAsked,
-    NextBest,
     TopMatches,
     best_in,
     spell,
     with_boundaries,
 )
 from sopa_plugin.interpret.patterns import ALIKE, PatternReading, PatternsReading
-from sopa_plugin.interpret.subject import Encoded, EncoderSubject, ModelSubject, Subject
+from sopa_plugin.interpret.subject import EncoderSubject, ModelSubject, Subject
 from sopa_plugin.wfsa import Semiring
 from sopa_plugin.wfsa.reference import Recurrence
 
@@ -140,7 +140,9 @@ class Explainer:
         """
         if k < 1:
             raise UserError(f"k: expected at least 1 phrase, found {k}")
-        top, next_best = TopMatches(self.subject, k), NextBest(self.subject)
+        top, uses_next = TopMatches(self.subject, k), self.replacement == "next"
+        # what is read, or the scores of all next best matches, where it is much to read it again
+        held: list[Documents | Tensor] = []
         # words with their vectors, where these depend on context
         sampled: list[str] = []
         rows: list[Tensor] = []
@@ -148,15 +150,21 @@ class Explainer:
         def read() -> Iterator[ArcScores]:
             for chunk, scored in self._read_all(documents):
                 top.add(chunk, scored)
-                if self.replacement == "next" and self.subject.labels:
-                    next_best.add(scored)
+                if uses_next and self.subject.labels:
+                    shape = scored.scores.shape
+                    every = np.indices(shape).reshape(2, -1) if self.subject.contextual else None
+                    held.append(
+                        scored.documents
+                        if every is None
+                        else scored.next_best(*every).reshape(shape)
+                    )
                 wanted = words > 0 and self.subject.contextual
                 if wanted and len(sampled) < SAMPLE:
-                    encoded = scored.encoded
-                    places = np.flatnonzero(~self.subject.is_special(encoded.ids)).tolist()
+                    special = self.subject.is_special(scored.documents.ids)
+                    places = np.flatnonzero(~special).tolist()
                     spelt = [word for some in self.subject.words(chunk) for word in some]
                     sampled.extend(spelt[place] for place in places)
-                    rows.append(self.subject.vectors(encoded)[places])
+                    rows.append(self.subject.vectors(scored.documents)[places])
                 yield scored
 
         scores = self._scores(read())
@@ -164,7 +172,7 @@ class Explainer:
             self.means = scores.document_vector_means()
         effects = None
         if self.subject.labels:
-            instead = next_best.scores(scores.fires) if self.replacement == "next" else None
+            instead = self._next_best(held, scores.fires) if uses_next else None
             effects = scores.effects(self._leave_one_out(), instead)
         names = self.subject.names
         alike = [
@@ -226,7 +234,7 @@ class Explainer:
             places, patterns = np.nonzero(fires_in(subject, scored.scores, floors))
             distinct, which = np.unique(places, return_inverse=True)
             words = subject.words([chunk[place] for place in distinct.tolist()])
-            predicted = subject.classify(scored.encoded, scored.scores).argmax(dim=-1).tolist()
+            predicted = scored.logits.argmax(dim=-1).tolist()
             paths = scored.paths(places, patterns)
             spelt = [words[each] for each in which.tolist()]
             matches = spell(subject, paths, spelt, (read + places).tolist())
@@ -305,8 +313,7 @@ class Explainer:
         texts = [text for text, _, _ in told]
         scored, words, every = self._read(texts), subject.words(texts), np.arange(len(texts))
         found = scored.best_matches  # first: they tell scores, too
-        scores, encoded = scored.scores, scored.encoded
-        logits = subject.classify(encoded, scores)
+        scores, logits = scored.scores, scored.logits
         probabilities = logits.double().softmax(dim=-1).cpu().numpy()
         targets = probabilities.argmax(axis=1)
         if target is not None:
@@ -336,7 +343,7 @@ class Explainer:
         np.add.at(edges, starts, 1)
         np.add.at(edges, ends, -1)
         named = (edges.cumsum()[:-1] > 0)[scored.ids >= 0]
-        faithful = faithfulness(subject, encoded, named, targets).tolist()
+        faithful = faithfulness(subject, scored.documents, named, targets).tolist()
         shown_scores = subject.encoder.options.algebra.to_score(scores.double()).cpu().numpy()
         uses_next = self.replacement == "next"
 
@@ -372,31 +379,31 @@ class Explainer:
             )
 
     def contributions(
-        self, encoded: Encoded, words: Sequence[Sequence[str]], shown: int = 10
+        self, documents: Documents, words: Sequence[Sequence[str]], shown: int = 10
     ) -> Iterator[tuple[dict[str, float], list[Contribution]]]:
         """Of each of many documents the labels' probabilities, and what `document` would draw.
 
         Arguments:
-            encoded: the documents, as `Subject.read` or `Subject.embed` gives them.
+            documents: as `Subject.read` gives them.
             words: those of each document.
             shown: how many phrases of each, those that contribute most to its label.
         """
         leave_one_out, labels = self._leave_one_out(), self.subject.labels
-        scored = ArcScores.of(self.subject, encoded)
-        probabilities = self.subject.classify(encoded, scored.scores).double().softmax(-1).cpu()
+        scored = ArcScores.of(self.subject, documents)
+        probabilities = scored.logits.double().softmax(-1).cpu()
         effects, best, every = leave_one_out(scored), scored.best_matches, np.arange(len(words))
         seen = leave_one_out.evidence(scored.scores) & (best.ends >= 0).cpu().numpy()
         # shape: [B, K]
         sizes = abs(effects[every, :, probabilities.argmax(-1).numpy()]) * seen
         ranked = np.argsort(-sizes, axis=1, kind="stable")[:, :shown]
-        documents, places = np.nonzero(np.take_along_axis(sizes, ranked, axis=1) > LEAST)
-        patterns = ranked[documents, places]
-        paths = scored.paths(documents, patterns)
-        spelt = [words[number] for number in documents.tolist()]
+        numbers, places = np.nonzero(np.take_along_axis(sizes, ranked, axis=1) > LEAST)
+        patterns = ranked[numbers, places]
+        paths = scored.paths(numbers, patterns)
+        spelt = [words[number] for number in numbers.tolist()]
         found: list[list[Contribution]] = [[] for _ in words]
         for match, effect in zip(
-            spell(self.subject, paths, spelt, documents.tolist()),
-            effects[documents, patterns].tolist(),
+            spell(self.subject, paths, spelt, numbers.tolist()),
+            effects[numbers, patterns].tolist(),
             strict=True,
         ):
             by_label = dict(zip(labels, effect, strict=True))
@@ -436,13 +443,25 @@ class Explainer:
         stream, new_words = iter(documents), None
         while chunk := list(islice(stream, size)):
             scored = self._read(chunk, new_words)
-            new_words = scored.encoded.new_words
+            new_words = scored.documents.new_words
             yield chunk, scored
 
     def _scores(self, chunks: Iterable[ArcScores]) -> DocumentScores:
         weight = self.subject.encoder.arcs.weight
         none = torch.zeros(0, len(self.subject.names), device=weight.device)
         return DocumentScores(self.subject, torch.cat([none, *(each.scores for each in chunks)]))
+
+    def _next_best(self, held: Iterable[Documents | Tensor], wanted: NDArray[np.bool_]) -> Tensor:
+        """Scores `[n]` of next best matches, of patterns in documents that are `wanted [B, K]`."""
+        parts, read = [torch.zeros(0)], 0
+        for each in held:
+            some = wanted[read : read + len(each)]
+            if isinstance(each, Documents):
+                parts.append(ArcScores.of(self.subject, each).next_best(*np.nonzero(some)))
+            else:
+                parts.append(each[torch.from_numpy(some).to(each.device)])
+            read += len(each)
+        return torch.cat([each.to(parts[-1]) for each in parts])
 
     def _uses(
         self,

@@ -74,8 +74,7 @@ class _Texts:
     """Texts as patterns read them: which arcs consumed their words, and who fires."""
 
     def __init__(self, subject: ModelSubject, texts: Sequence[str]) -> None:
-        encoded = subject.read(texts)
-        scored = ArcScores.of(subject, encoded)
+        scored = ArcScores.of(subject, subject.read(texts))
         seen = DocumentScores(subject, scored.scores)
         means = LeaveOneOut(subject, "mean", seen.document_vector_means())
         self.effects = torch.from_numpy(seen.effects(means))
@@ -87,8 +86,10 @@ class _Texts:
             np.array(tokens, dtype=object), True, True, True
         )
         self.words: list[str] = distinct.tolist()
-        self.scores = scored.arcs.scores[encoded.index[torch.from_numpy(first)]].numpy()
-        self._packed = torch.from_numpy(numbers.astype(np.int64)), encoded.offsets
+        rows = scored.arcs.index[torch.from_numpy(np.flatnonzero(scored.ids >= 0)[first])]
+        self.scores = scored.arcs.scores[rows].numpy()
+        offsets = torch.from_numpy(scored.documents.offsets)
+        self._packed = torch.from_numpy(numbers.astype(np.int64)), offsets
         self.consumed: dict[tuple[int, bool, int], Counter[int]] = defaultdict(Counter)
         self.skipped: Counter[tuple[int, int]] = Counter()
         documents, patterns = np.nonzero(seen.fires)

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sopa_plugin.data.batches import Documents
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.leave_one_out import LeaveOneOut, Replacement, class_probabilities
 from sopa_plugin.interpret.matching import ArcScores
-from sopa_plugin.interpret.subject import Encoded, Subject
+from sopa_plugin.interpret.subject import Subject
 from sopa_plugin.wfsa import document_scores
 
 SHARES = (1, 5, 10, 20, 50)
@@ -165,19 +166,19 @@ def measure(
     places = np.unique(np.linspace(0, len(documents) - 1, min(checked, len(documents))).astype(int))
     for some in np.array_split(places, range(CHUNK, len(places), CHUNK)):
         scored = ArcScores.of(subject, subject.read([documents[place] for place in some.tolist()]))
-        logits = subject.classify(scored.encoded, scored.scores)
-        labels = logits.argmax(dim=-1).cpu().numpy()
+        labels = scored.logits.argmax(dim=-1).cpu().numpy()
         found = {each: it(scored) for each, it in compared.items()}
         # shape: [documents, K, labels]; what is no evidence has no weight
         given = {
             each: np.where(it.evidence(scored.scores)[..., None], found[each], 0.0)
             for each, it in compared.items()
         }
-        gradients = gradient_times_input(subject, scored.encoded, labels)
-        bounds, consumed = scored.encoded.offsets.cpu().numpy(), scored.consumed[scored.ids >= 0]
+        gradients = gradient_times_input(subject, scored.documents, labels)
+        bounds, consumed = scored.documents.offsets, scored.consumed[scored.ids >= 0]
         for number, label in enumerate(labels.tolist()):
             start, end = bounds[number : number + 2].tolist()
-            words = np.flatnonzero(~subject.is_special(scored.encoded.ids[start:end]))
+            ids = scored.documents.ids[start:end]
+            words = np.flatnonzero(~subject.is_special(ids))
             if not len(words):
                 continue
             for each, contributions in found.items():
@@ -187,8 +188,7 @@ def measure(
                 each: shared_out(found[number, :, label], inside) for each, found in given.items()
             }
             ranked["gradient"] = gradients[start:end]
-            ids = scored.encoded.ids[start:end]
-            of = partial(class_probabilities, subject, new_words=scored.encoded.new_words)
+            of = partial(class_probabilities, subject, new_words=scored.documents.new_words)
             curves.append(_curves(of, ids, words, label, ranked, random))
     if not curves:
         raise UserError("no document has a word, so there is nothing to rank")
@@ -212,15 +212,17 @@ def shared_out(effects: Floats, inside: NDArray[np.bool_]) -> Floats:
     return found
 
 
-def gradient_times_input(subject: Subject, encoded: Encoded, labels: NDArray[np.integer]) -> Floats:
+def gradient_times_input(
+    subject: Subject, documents: Documents, labels: NDArray[np.integer]
+) -> Floats:
     """Of each token `[tokens]`, its vector times the gradient by it of the class's log-probability.
 
     `labels [documents]` are the classes. The gradient is that of the token where it stands.
     """
-    rows = subject.vectors(encoded).detach().requires_grad_()
-    every = torch.arange(len(rows), device=rows.device)
+    rows = subject.vectors(documents).detach().requires_grad_()
+    every, offsets = torch.arange(len(rows)), torch.from_numpy(documents.offsets)
     with torch.enable_grad():
-        operands = subject.encoder.operands(rows, every, encoded.offsets)
+        operands = subject.encoder.operands(rows, every.to(rows.device), offsets.to(rows.device))
         logits = subject.logits(subject.document_vectors(document_scores(*operands)))
         chosen = logits.log_softmax(dim=-1)[range(len(labels)), labels.tolist()]
         # where scores are true or false, as in the boolean semiring, no row has a part in it

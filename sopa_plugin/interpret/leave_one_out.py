@@ -14,13 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.encoders.sopa_layers import FIRES
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.automaton import arcs_of
 from sopa_plugin.interpret.explanation import Told
 from sopa_plugin.interpret.matching import AFTER, BEFORE, ArcScores
-from sopa_plugin.interpret.subject import Encoded, Subject
+from sopa_plugin.interpret.subject import Subject
 
 Replacement = Literal["next", "no_match", "zero", "mean"]
 CHUNK = 8192
@@ -203,7 +204,7 @@ class LeaveOneOut:
         documents, patterns = torch.from_numpy(pairs)
         found = self.of_pairs(scores, documents, patterns, instead).reshape(*scores.shape, -1)
         if self.subject.prior is not None:
-            found[(scored.encoded.offsets.diff() == 0).cpu().numpy()] = 0.0
+            found[scored.documents.lengths == 0] = 0.0
         return found
 
     @torch.no_grad()
@@ -338,7 +339,7 @@ def measure_use(
         taken.update(map(tuple, np.unique(each, axis=1)[1:].T.tolist()))
         words = np.stack([*each[1:], scored.ids[steps.tokens]])[:, steps.tokens >= 0]
         consumed.update(map(tuple, words.T.tolist()))
-        asked = np.flatnonzero((scored.encoded.offsets.diff() >= (subject.prior is not None)).cpu())
+        asked = np.flatnonzero(scored.documents.lengths >= (subject.prior is not None))
         scores, gold = scores[torch.from_numpy(asked).to(scores.device)], gold[asked]
         predicted = subject.logits(subject.document_vectors(scores)).double().cpu()
         before = predicted.log_softmax(dim=-1).numpy()
@@ -353,7 +354,7 @@ def measure_use(
         largest = np.argsort(-effects, axis=1, kind="stable")[:, :TOP]
         np.add.at(top, largest[np.take_along_axis(effects, largest, axis=1) > LEAST], 1)
         new = list({key[-1] for key in consumed} - spelt.keys() - {-1, -2})
-        spelt |= zip(new, subject.spell(new, scored.encoded.new_words), strict=True)
+        spelt |= zip(new, subject.spell(new, scored.documents.new_words), strict=True)
     spelt |= {-1: BEFORE, -2: AFTER}
     layout = subject.encoder.layout
     arcs_of_each = [[arc[:2] for arc in arcs_of(layout, pattern)] for pattern in range(patterns)]
@@ -380,28 +381,28 @@ TOKENS_AT_ONCE = 2**16
 
 @torch.no_grad()
 def class_probabilities(
-    subject: Subject, documents: Sequence[NDArray[np.int64]], new_words: NewWords
+    subject: Subject, documents: Sequence[NDArray[np.int64]], new_words: NewWords | None
 ) -> NDArray[np.float64]:
-    """Probabilities `[documents, labels]` of documents given as ids, as `Encoded` has them."""
+    """Probabilities `[documents, labels]` of documents given as ids."""
     ends = np.cumsum([len(ids) for ids in documents]) // TOKENS_AT_ONCE
     found = []
     for some in np.split(np.arange(len(documents)), 1 + np.flatnonzero(np.diff(ends))):
         parts = [documents[n] for n in some.tolist()]
         offsets = np.cumsum([0, *map(len, parts)])
-        encoded = subject.read_ids(np.concatenate(parts), offsets, new_words)
-        logits = subject.classify(encoded, ArcScores.of(subject, encoded).scores)
+        read = Documents(np.concatenate(parts), offsets, new_words=new_words)
+        logits = ArcScores.of(subject, read).logits
         found.append(logits.double().softmax(dim=-1).cpu().numpy())
     return np.concatenate(found)
 
 
 def faithfulness(
-    subject: Subject, encoded: Encoded, named: NDArray[np.bool_], labels: Sequence[int]
+    subject: Subject, documents: Documents, named: NDArray[np.bool_], labels: Sequence[int]
 ) -> NDArray[np.float64]:
     """Whether the words that are `named` are what a class rests on (ERASER, DeYoung et al. 2020).
 
     Arguments:
         subject: a subject with a head.
-        encoded: documents, as `Subject.read` gives them.
+        documents: as `Subject.read` gives them.
         named: which of their tokens an explanation names, `[tokens]`.
         labels: the number of each document's class.
 
@@ -410,12 +411,12 @@ def faithfulness(
         class falls when the words are dropped; sufficiency, by how much it falls when they alone
         are kept.
     """
-    special, bounds = subject.is_special(encoded.ids), encoded.offsets[1:-1].cpu().numpy()
+    special, bounds = subject.is_special(documents.ids), documents.offsets[1:-1]
     parts: list[NDArray[np.int64]] = []
     for kept in (np.ones_like(named), ~named | special, named | special):
-        halves = zip(*(np.split(each, bounds) for each in (encoded.ids, kept)), strict=True)
+        halves = zip(*(np.split(each, bounds) for each in (documents.ids, kept)), strict=True)
         parts += [ids[some] for ids, some in halves]
-    found = class_probabilities(subject, parts, encoded.new_words).reshape(
+    found = class_probabilities(subject, parts, documents.new_words).reshape(
         3, -1, len(subject.labels)
     )
     of_label: NDArray[np.float64] = found[:, np.arange(len(labels)), labels].T

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sopa_plugin.data.ngrams import NewWords
-from sopa_plugin.encoders.sopa_layers import add_boundary_tokens, boundary_places
+from sopa_plugin.data.batches import Documents
+from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.match import Match, Step
-from sopa_plugin.interpret.subject import Encoded, Subject
+from sopa_plugin.interpret.subject import Subject
 from sopa_plugin.wfsa import (
     ArcEncoding,
     Arcs,
@@ -48,7 +48,8 @@ class ArcScores:
     """Some documents with the scores of their arcs, boundary tokens included.
 
     Attributes:
-        encoded: the documents.
+        subject: whose patterns these are.
+        documents: the documents.
         layout: the patterns.
         semiring, arcs: what the encoder scores documents with.
         path_semiring, path_arcs: the same, or where the encoder sums over paths, what finds the
@@ -56,7 +57,8 @@ class ArcScores:
         width: boundary tokens on each side of a document.
     """
 
-    encoded: Encoded
+    subject: Subject
+    documents: Documents
     layout: Layout
     semiring: str
     arcs: Arcs
@@ -66,23 +68,15 @@ class ArcScores:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, subject: Subject, encoded: Encoded) -> ArcScores:
+    def of(cls, subject: Subject, documents: Documents) -> ArcScores:
         """What the patterns' arcs score on each token; raises as `best_path_semiring`."""
         encoder, path_semiring = subject.encoder, best_path_semiring(subject)
         width, semiring = encoder.boundary_width, encoder.options.semiring
-        if encoded.arcs is None:
-            *_, arcs = encoder.operands(encoded.rows, encoded.index, encoded.offsets)
-        else:
-            scores, epsilon = encoded.arcs
-            index, offsets = encoded.index, encoded.offsets
-            if width:
-                places = boundary_places(len(scores), encoder.num_boundary_rows)
-                index, offsets = add_boundary_tokens(index, offsets, places, width)
-            arcs = Arcs(scores, index, offsets, epsilon)
-        path_arcs = arcs
+        arcs = path_arcs = subject.arcs(documents)
         if semiring == "sum_product":  # max-product holds logarithms
             path_arcs = arcs._replace(scores=arcs.scores.log(), epsilon=arcs.epsilon.log())
-        return cls(encoded, encoder.layout, semiring, arcs, path_semiring, path_arcs, width)
+        given = semiring, arcs, path_semiring, path_arcs, width
+        return cls(subject, documents, encoder.layout, *given)
 
     @cached_property
     @torch.no_grad()
@@ -91,6 +85,17 @@ class ArcScores:
         if self.path_semiring == self.semiring and "best_matches" in vars(self):
             return self.best_matches.scores
         return document_scores(self.layout, self.semiring, self.arcs)
+
+    @cached_property
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        """Class scores `[B, labels]`."""
+        subject = self.subject
+        logits = subject.logits(subject.document_vectors(self.scores))
+        if subject.prior is None:
+            return logits
+        empty = torch.from_numpy(self.documents.lengths == 0).to(logits.device)
+        return torch.where(empty[:, None], subject.prior.to(logits), logits)
 
     @property
     def path_operands(self) -> tuple[Layout, str, Arcs]:
@@ -178,11 +183,9 @@ class ArcScores:
         shape: [M].
         """
         if not self.width:
-            return self.encoded.ids
-        ids, _ = add_boundary_tokens(
-            torch.from_numpy(self.encoded.ids), self.encoded.offsets.cpu(), (-1, -2), self.width
-        )
-        return ids.numpy()
+            return self.documents.ids
+        tokens, offsets = map(torch.from_numpy, (self.documents.ids, self.documents.offsets))
+        return add_boundary_tokens(tokens, offsets, (-1, -2), self.width)[0].numpy()
 
 
 def best_path_semiring(subject: Subject) -> str:
@@ -243,39 +246,6 @@ def spell(
         states, name = subject.encoder.layout.lengths[path.pattern], subject.names[path.pattern]
         found.append(Match(name, states, next(shown), document, start, end, steps, count))
     return found
-
-
-class NextBest:
-    """Finds the next best matches' scores in many documents, once one knows of which patterns.
-
-    Where vectors depend on context it finds all at once, else it holds the documents' ids.
-    """
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self._all: list[Tensor] = []
-        self._held: list[tuple[NDArray[np.int64], NDArray[np.int64], NewWords]] = []
-
-    def add(self, scored: ArcScores) -> None:
-        """Takes some more documents."""
-        if self.subject.contextual:
-            self._all.append(scored.next_best(*np.indices(scored.scores.shape).reshape(2, -1)))
-        else:
-            encoded = scored.encoded
-            self._held.append((encoded.ids, encoded.offsets.cpu().numpy(), encoded.new_words))
-
-    def scores(self, wanted: NDArray[np.bool_]) -> Tensor:
-        """Those of patterns in documents that are `wanted [documents, K]`, in that order, `[n]`."""
-        if self._all:
-            found = torch.cat(self._all)
-            return found[torch.from_numpy(wanted.reshape(-1)).to(found.device)]
-        parts, read = [torch.zeros(0)], 0
-        for held in self._held:
-            places = np.nonzero(wanted[read : read + len(held[1]) - 1])
-            scored = ArcScores.of(self.subject, self.subject.read_ids(*held))
-            parts.append(scored.next_best(*places))
-            read += len(held[1]) - 1
-        return torch.cat([each.to(parts[-1]) for each in parts])
 
 
 def best_in(

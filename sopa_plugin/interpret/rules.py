@@ -122,7 +122,7 @@ def read_rules(subject: ModelSubject, texts: Sequence[str]) -> RulesReading:
 
     Raises `UserError` for a model that has none.
     """
-    model, rules = subject.model, subject.rules
+    rules = subject.rules
     if not rules.rules:
         raise UserError("this model has no rules; expected one trained with model.rules")
     start = subject.copied()
@@ -135,10 +135,8 @@ def read_rules(subject: ModelSubject, texts: Sequence[str]) -> RulesReading:
     both = torch.zeros(len(own), dtype=torch.long)
     for first in range(0, len(texts), CHUNK):
         some = texts[first : first + CHUNK]
-        documents = model.encode_texts(some)
-        assert documents.new_words is not None
-        encoded = subject.embed(documents.ids, documents.offsets, documents.new_words)
-        before, after = (ArcScores.of(each, encoded) for each in (start, subject))
+        documents = subject.read(some)
+        before, after = (ArcScores.of(each, documents) for each in (start, subject))
         words = [w for text in subject.normal_words(some) for w in with_boundaries(subject, text)]
         both += (began.add(before, after, words) & now.add(after, before, words)).sum(dim=0)
     arcs: dict[int, list[ArcChange]] = defaultdict(list)

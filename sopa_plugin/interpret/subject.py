@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from string import whitespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,12 +18,14 @@ from torch import Tensor, nn
 from sopa_plugin.data.batches import Documents, Text, are_split
 from sopa_plugin.data.ngrams import NewWords
 from sopa_plugin.data.tokenizers import bounded, folds_case
-from sopa_plugin.encoders import CnnEncoder, SopaEncoder
+from sopa_plugin.encoders import CnnEncoder, Packed, SopaEncoder
 from sopa_plugin.encoders.conversion import from_cnn
+from sopa_plugin.encoders.sopa_layers import add_boundary_tokens, boundary_places
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret.markup import CONTINUES
 from sopa_plugin.interpret.match import pattern_names, unknown_pattern
 from sopa_plugin.rules import Rules
+from sopa_plugin.wfsa import Arcs
 from sopa_plugin.wfsa.dispatch import MAX_SEMIRINGS
 
 if TYPE_CHECKING:
@@ -35,21 +37,6 @@ if TYPE_CHECKING:
 
 VOCABULARY_CHUNK = 4096
 """Words of a vocabulary that are embedded at once."""
-
-
-class Encoded(NamedTuple):
-    """Some documents as an encoder takes them (see `sopa_plugin.encoders.Packed`).
-
-    Where the arc scores of words are known beforehand, `arcs` holds them and `rows` is empty:
-    scores `[words, R]` (and last rows for boundary tokens) and epsilon scores `[Q]`.
-    """
-
-    rows: Tensor  # [rows, dim]
-    index: Tensor  # type: ignore[assignment]  # [tokens]
-    offsets: Tensor  # [documents + 1]
-    ids: NDArray[np.int64]  # [tokens]; equal where tokens are the same word
-    new_words: NewWords  # those of `ids` that no vocabulary numbers
-    arcs: tuple[Tensor, Tensor] | None = None
 
 
 class Subject(ABC):
@@ -82,37 +69,33 @@ class Subject(ABC):
         """Makes ready to read many documents."""
 
     @abstractmethod
-    def read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> Encoded:
-        """Documents split into tokens and embedded.
+    def read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> Documents:
+        """Documents split into tokens.
 
         Words are equal in several readings that share `new_words`, to which new ones are added.
         """
 
     @abstractmethod
-    def embed(
-        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
-    ) -> Encoded:
-        """Documents given as `Encoded` has them, embedded."""
+    def embed(self, documents: Documents) -> Packed:
+        """Documents as the encoder takes them."""
 
-    def read_ids(
-        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
-    ) -> Encoded:
-        """The same for classifying: vectors may be left out where arc scores are known."""
-        return self.embed(ids, offsets, new_words)
+    def arcs(self, documents: Documents) -> Arcs:
+        """What the encoder's arcs score on the tokens of documents, boundary tokens included."""
+        *_, arcs = self.encoder.operands(*self.embed(documents))
+        return arcs  # type: ignore[no-any-return]
 
-    def vectors(self, encoded: Encoded) -> Tensor:
+    def vectors(self, documents: Documents) -> Tensor:
         """The vector of each token of documents, `[tokens, dim]`."""
-        if encoded.arcs is not None:
-            encoded = self.embed(encoded.ids, encoded.offsets.cpu().numpy(), encoded.new_words)
-        return encoded.rows[encoded.index]
+        rows, index, _ = self.embed(documents)
+        return rows[index]
 
     @abstractmethod
     def words(self, documents: Sequence[Any]) -> list[tuple[str, ...]]:
         """The tokens of documents as people read them."""
 
     @abstractmethod
-    def spell(self, ids: Sequence[int], new_words: NewWords) -> list[str]:
-        """What tokens are called that have these `ids` in `Encoded`."""
+    def spell(self, ids: Sequence[int], new_words: NewWords | None) -> list[str]:
+        """What tokens are called that have these `ids` in `Documents`."""
 
     @property
     def contextual(self) -> bool:
@@ -145,15 +128,6 @@ class Subject(ABC):
     def means(self) -> Tensor | None:
         """Means of the document vector over the train set, `[dim]`, where they are known."""
         return None
-
-    @torch.no_grad()
-    def classify(self, encoded: Encoded, scores: Tensor) -> Tensor:
-        """Class scores `[B, labels]` of documents with the operator's `scores [B, K]`."""
-        logits = self.logits(self.document_vectors(scores))
-        if self.prior is None:
-            return logits
-        empty = encoded.offsets.diff() == 0
-        return torch.where(empty[:, None], self.prior.to(logits), logits)
 
 
 class EncoderSubject(Subject):
@@ -189,27 +163,27 @@ class EncoderSubject(Subject):
 
     def read(
         self, documents: Sequence[Sequence[str]], new_words: NewWords | None = None
-    ) -> Encoded:
+    ) -> Documents:
         new = NewWords(0) if new_words is None else new_words
         ids = [new.number(word, ()) for words in documents for word in words]
         offsets = np.cumsum([0, *map(len, documents)])
-        return self.embed(np.array(ids, dtype=np.int64), offsets, new)
+        return Documents(np.array(ids, dtype=np.int64), offsets, new_words=new)
 
-    def embed(
-        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
-    ) -> Encoded:
-        words, index, groups = list(new_words.words), np.arange(len(ids)), np.split(ids, offsets)
+    def embed(self, documents: Documents) -> Packed:
+        ids, index = documents.ids, np.arange(len(documents.ids))
+        groups = np.split(ids, documents.offsets)
         if not self.contextual:
             distinct, index = np.unique(ids, return_inverse=True)
             groups = [distinct]
-        rows = torch.cat([self._embed([words[number] for number in group]) for group in groups])
-        return Encoded(rows, torch.from_numpy(index), torch.from_numpy(offsets), ids, new_words)
+        spelt = (self.spell(group.tolist(), documents.new_words) for group in groups)
+        rows = torch.cat([self._embed(words) for words in spelt])
+        return Packed(rows, torch.from_numpy(index), torch.from_numpy(documents.offsets))
 
     def words(self, documents: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         return [tuple(document) for document in documents]
 
-    def spell(self, ids: Sequence[int], new_words: NewWords) -> list[str]:
-        words = list(new_words.words)
+    def spell(self, ids: Sequence[int], new_words: NewWords | None) -> list[str]:
+        words = list(new_words.words) if new_words else []
         return [words[number] for number in ids]
 
     @property
@@ -334,47 +308,43 @@ class ModelSubject(Subject):
         given = self.model.config.rules
         return Rules((), (), "rules added by hand") if given is None else Rules.from_json(given)
 
-    def read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> Encoded:
+    def read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> Documents:
         from sopa_plugin.compiled.words import WithUnknown
 
         compiled = self.compiled
         new = NewWords(len(self.model.tokenizer)) if new_words is None else new_words
         if compiled is None or are_split(documents):
-            encoded = self.model.encode_texts(documents, new_words=new)
-            return self.read_ids(encoded.ids, encoded.offsets, new)
+            return self.model.encode_texts(documents, new_words=new)  # type: ignore[no-any-return]
         given = (documents, new) if isinstance(compiled.words, WithUnknown) else (documents,)
         ids, offsets, *_ = compiled.words.encode(*given)
-        return self.read_ids(ids, offsets, new)
+        return Documents(ids, offsets, new_words=new)
 
-    def read_ids(
-        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
-    ) -> Encoded:
-        compiled = self.compiled
+    def arcs(self, documents: Documents) -> Arcs:
+        compiled, encoder = self.compiled, self.encoder
         if compiled is None:
-            return self.embed(ids, offsets, new_words)
+            return super().arcs(documents)
         # arc scores of words are known, or made of those of their n-grams
-        table, index = compiled.rows_of(ids, new_words.entries())
-        arcs = torch.from_numpy(table), torch.from_numpy(compiled.epsilon)
-        rows = arcs[0].new_empty(0, self.encoder.get_input_dim())
-        bounds = torch.from_numpy(offsets)
-        return Encoded(rows, torch.from_numpy(index), bounds, ids, new_words, arcs)
+        assert documents.new_words is not None
+        table, rows = compiled.rows_of(documents.ids, documents.new_words.entries())
+        index, offsets = torch.from_numpy(rows), torch.from_numpy(documents.offsets)
+        if width := encoder.boundary_width:
+            places = boundary_places(len(table), encoder.num_boundary_rows)
+            index, offsets = add_boundary_tokens(index, offsets, places, width)
+        return Arcs(torch.from_numpy(table), index, offsets, torch.from_numpy(compiled.epsilon))
 
     @torch.no_grad()
-    def embed(
-        self, ids: NDArray[np.int64], offsets: NDArray[np.int64], new_words: NewWords
-    ) -> Encoded:
-        documents = Documents(ids, offsets, new_words=new_words)
-        every, device = np.arange(len(offsets) - 1), self.model.device
+    def embed(self, documents: Documents) -> Packed:
+        every, device = np.arange(len(documents)), self.model.device
         if self.contextual:
             batch = documents.padded(every, self.model.config.pad_token_id or 0)
             mask = batch["attention_mask"].bool().to(device)
             rows = self.model.embedder(batch["input_ids"].to(device), mask)[mask]
-            index, bounds = torch.arange(len(rows)), torch.from_numpy(offsets)
+            index, bounds = torch.arange(len(rows)), torch.from_numpy(documents.offsets)
         else:
             batch = {name: each.to(device) for name, each in documents.packed(every).items()}
             rows = self.model.word_vectors(batch["token_ids"], batch.get("ngrams"))
             index, bounds = batch["index"], batch["offsets"]
-        return Encoded(rows, index.to(rows.device), bounds.to(rows.device), ids, new_words)
+        return Packed(rows, index.to(rows.device), bounds.to(rows.device))
 
     def words(self, documents: Sequence[Text]) -> list[tuple[str, ...]]:
         from sopa_plugin.compiled.words import WithUnknown, Words
@@ -397,7 +367,8 @@ class ModelSubject(Subject):
         spell = str.lower if folds_case(self.model.tokenizer) else str
         return [tuple(map(spell, text)) for text in self.words(documents)]
 
-    def spell(self, ids: Sequence[int], new_words: NewWords) -> list[str]:
+    def spell(self, ids: Sequence[int], new_words: NewWords | None) -> list[str]:
+        assert new_words is not None
         first, new = new_words.first, list(new_words.words)
         known = self.model.tokenizer.convert_ids_to_tokens([min(each, first - 1) for each in ids])
         return [

@@ -58,8 +58,8 @@ def test_a_held_pattern_is_constant(make_model: Callable[..., TextClassifier]) -
     model = make_model()
     subject = ModelSubject(model)
     texts = [text for text in TEXTS if text]
-    encoded = subject.read(texts)
-    vectors = model.encoder.forward_packed(*encoded[:3]).detach()
+    packed = subject.embed(subject.read(texts))
+    vectors = model.encoder.forward_packed(*packed).detach()
     column = subject.columns[subject.number("3-2")]
     vectors[:, column] = 0.75
     expected = model.head(vectors).log_softmax(-1).detach().numpy()

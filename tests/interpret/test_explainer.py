@@ -21,7 +21,7 @@ from sopa_plugin.models import TextClassifier
 
 def probabilities(explainer: Explainer, words: list[str]) -> np.ndarray:
     encoded = explainer.subject.read([words])
-    vectors = explainer.subject.encoder.forward_packed(*encoded[:3])
+    vectors = explainer.subject.encoder.forward_packed(*explainer.subject.embed(encoded))
     return explainer.subject.logits(vectors).softmax(-1).detach().numpy()[0]
 
 
@@ -134,7 +134,7 @@ def test_near_duplicates_are_found(
         for parameter in encoder.arcs.parameters():  # 2-3 does what 2-1 does
             parameter[2] = parameter[0]
     encoded = explainer.subject.read(documents)
-    vectors = encoder.forward_packed(*encoded[:3]).detach().numpy()
+    vectors = encoder.forward_packed(*explainer.subject.embed(encoded)).detach().numpy()
     expected = np.corrcoef(vectors.T)
     scores = explainer._scores(scored for _, scored in explainer._read_all(documents))
     assert scores.correlations() == pytest.approx(expected - np.eye(3), abs=1e-5)
@@ -375,7 +375,7 @@ def test_words_without_a_vector_have_the_zero_vector(
     make_explainer: Callable[..., Explainer],
 ) -> None:
     encoded = make_explainer().subject.read([["good", "unheard-of"]])
-    assert encoded.rows[encoded.index][1].tolist() == [0.0] * 6
+    assert make_explainer().subject.vectors(encoded)[1].tolist() == [0.0] * 6
 
 
 def test_a_head_with_dropout_is_read_as_it_predicts(

@@ -41,7 +41,7 @@ def test_equal_to_running_the_head_again(
     explainer = make_explainer(normalization=normalization)
     subject, encoder = explainer.subject, explainer.subject.encoder
     encoded = subject.read(documents)
-    vectors = encoder.forward_packed(*encoded[:3])
+    vectors = encoder.forward_packed(*subject.embed(encoded))
     means = vectors.mean(dim=0)
     found = LeaveOneOut(subject, replacement, means)(ArcScores.of(subject, encoded))
 
@@ -57,7 +57,7 @@ def test_equal_to_running_the_head_again(
                     (layout.epsilon_arcs[0], blocked.arcs.epsilon),
                 ):
                     values[block.start + pattern - block.first_pattern] = -torch.inf
-            changed = blocked.forward_packed(*encoded[:3])
+            changed = blocked.forward_packed(*subject.embed(encoded))
         else:
             changed = vectors.detach().clone()
             # A score of 0 is 2^-arcs less than arcs of one half, times the scale.
@@ -213,7 +213,7 @@ def test_use_is_what_one_by_one_gives(
     assert [each.use.loss for each in reading] == sorted(
         (p.use.loss for p in reading), reverse=True
     )
-    vectors = subject.encoder.forward_packed(*subject.read(labelled)[:3]).detach()
+    vectors = subject.encoder.forward_packed(*subject.embed(subject.read(labelled))).detach()
     base = subject.logits(vectors).double().log_softmax(-1).detach().numpy()
     explained = [explainer.document(words) for words in labelled]
     rows = np.arange(len(labelled))

@@ -89,7 +89,7 @@ def test_the_best_match_scores_what_the_encoder_scores(
 ) -> None:
     explainer = make_explainer(output="score", output_scale=1.0, normalization="none")
     encoded = explainer.subject.read(documents)
-    scores = explainer.subject.encoder.forward_packed(*encoded[:3]).tolist()
+    scores = explainer.subject.encoder.forward_packed(*explainer.subject.embed(encoded)).tolist()
     for words, row in zip(documents, scores, strict=True):
         found = explainer.matches(words).values()
         assert [match.score if match else 0.0 for match in found] == pytest.approx(row, abs=1e-6)
