@@ -80,7 +80,11 @@ class LinearModel(Model):
         """Log-probabilities of the classes, `[texts, labels]`."""
         if len(texts) == 0:
             return np.zeros((0, len(self.labels)))
-        scores = np.asarray(self.features(texts) @ self.coefficients.T) + self.intercepts
+        return self.answers(self.features(texts))
+
+    def answers(self, features: Any) -> NDArray[np.floating]:
+        """Log-probabilities of the classes, `[texts, labels]`, by `features [texts, features]`."""
+        scores = np.asarray(features @ self.coefficients.T) + self.intercepts
         if scores.shape[1] == 1 and len(self.labels) == 2:
             scores = np.hstack([np.zeros_like(scores), scores])
         return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)  # type: ignore[no-any-return]

@@ -201,14 +201,16 @@ class TextClassifier(PreTrainedModel, NeuralModel):
 
     def encode_texts(
         self,
-        texts: Sequence[Text],
+        texts: Sequence[Text] | Documents,
         labels: Sequence[int] | None = None,
         new_words: NewWords | None = None,
     ) -> Documents:
-        """`texts` tokenised (see `Documents.encode`).
+        """`texts` tokenised (see `Documents.encode`), if they are not.
 
         Raises `UserError` for a model from `from_pretrained`, which does not have its tokenizer.
         """
+        if isinstance(texts, Documents):
+            return texts
         if self.tokenizer is None:
             raise UserError(
                 "this model has no tokenizer: give it one (model.tokenizer = ...), or load it with "
@@ -289,7 +291,7 @@ class TextClassifier(PreTrainedModel, NeuralModel):
             logits[torch.from_numpy(numbers)] = output.logits.to(logits.dtype)
         return logits
 
-    def log_probabilities(self, texts: Sequence[Text]) -> NDArray[np.floating]:
+    def log_probabilities(self, texts: Sequence[Text] | Documents) -> NDArray[np.floating]:
         """Log-probabilities of the classes, `[texts, labels]`."""
         documents = self.encode_texts(texts)
         logits = self.logits(documents, evaluation_batches(documents.lengths))

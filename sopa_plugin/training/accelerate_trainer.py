@@ -234,7 +234,9 @@ class AccelerateTrainer(Trainer):
             **left,
         }
 
-    def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:
+    def log_probabilities(
+        self, model: Model, texts: Sequence[str] | Documents
+    ) -> NDArray[np.floating]:
         """Log-probabilities `[texts, labels]`, the work shared out among the processes."""
         classifier = cast("TextClassifier", model)
         return self._log_probabilities(classifier, classifier.encode_texts(texts))
@@ -279,14 +281,17 @@ class AccelerateTrainer(Trainer):
         """Everything that the loop needs, as it is before the first epoch."""
         accelerator = self.accelerator
         model.to_device(str(accelerator.device))
-        columns = {split: data[split][:] for split in ("train", "dev")}
-        train, dev = (model.encode_texts(each["text"], each["label"]) for each in columns.values())
+        train, dev = (
+            self.documents.get(split) or model.encode_texts(each["text"], each["label"])
+            for split, each in ((split, data[split]) for split in ("train", "dev"))
+        )
         if len(train) < accelerator.num_processes:
             raise UserError(
                 f"{len(train)} training documents are too few for "
                 f"{accelerator.num_processes} processes"
             )
-        model.set_class_prior(np.array(columns["train"]["label"]))
+        assert train.labels is not None
+        model.set_class_prior(train.labels)
         if self.state_lasso and run.before is not None:
             patterns = by_first(lambda: TrainingState.patterns_left(run))
             if patterns is not None:

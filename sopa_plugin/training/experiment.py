@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.generic import flatten_dict
 
@@ -127,7 +128,7 @@ class Experiment:
         labels = ", ".join(model.labels)
         logger.info("data: %s: %s; classes: %s", self.dataset.describe(), sizes, labels)
         _log_overlap(data)
-        _log_tokens(model, data, self.dataset.is_embedded_sample)
+        _log_tokens(model, data, trainer.documents, self.dataset.is_embedded_sample)
         counts = model.parameter_counts()
         logger.info("parameters: %s", ", ".join(f"{key} {n:,}" for key, n in counts.items()))
         metrics = {"training_examples": len(data["train"])}  # also where no epoch counts them
@@ -152,16 +153,15 @@ class Experiment:
         """Calibrates, if so wanted; the figures of dev and test that are not `known` yet."""
         metrics: Metrics = {}
         if self.calibrate:
-            dev = data["dev"][:]
-            log_probabilities = trainer.log_probabilities(model, dev["text"])
-            metrics["temperature"] = fit_temperature(log_probabilities, dev["label"])
+            log_probabilities = _answers(trainer, model, data, "dev")
+            metrics["temperature"] = fit_temperature(log_probabilities, data["dev"]["label"][:])
             model.scale_logits(1 / metrics["temperature"])
             known = {}  # of other probabilities
         for split, prefix in (("dev", "best_validation"), ("test", "test")):
             if split not in data:
                 continue
             examples = data[split][:]
-            log_probabilities = trainer.log_probabilities(model, examples["text"])
+            log_probabilities = _answers(trainer, model, data, split)
             if split == "test":
                 names = data[split].features["label"].names
                 run.log_predictions(split, names, examples, log_probabilities)
@@ -197,6 +197,12 @@ class Experiment:
         else:
             model.look_at(data["train"]["text"])
         trainer.set_up(model, run)
+        if isinstance(model, NeuralModel):
+            classifier: Any = model
+            trainer.documents = {
+                split: classifier.encode_texts(each["text"], each["label"])
+                for split, each in data.items()
+            }
         return data, model, trainer
 
     def _build_tokenizer(
@@ -298,6 +304,10 @@ def _take_weights(model: Any, start: Model, folder: str) -> None:
     model.load_state_dict(weights, strict=False)
 
 
+def _answers(trainer: Trainer, model: Model, data: DatasetDict, split: str) -> NDArray[np.floating]:
+    return trainer.log_probabilities(model, trainer.documents.get(split) or data[split]["text"][:])
+
+
 def _unpredicted(data: DatasetDict, figures: Metrics) -> list[str]:
     """The frequent classes that a model predicts of no dev text; the log names them."""
     train = Counter(data["train"]["label"][:])
@@ -393,13 +403,15 @@ def _log_overlap(data: DatasetDict) -> None:
             logger.info("%d of %d %s texts also occur in train", shared, len(texts), split)
 
 
-def _log_tokens(model: Any, data: DatasetDict, is_sample: bool) -> None:
+def _log_tokens(
+    model: Any, data: DatasetDict, documents: Mapping[str, Documents], is_sample: bool
+) -> None:
     """Says which tokens have a vector of a file, and how many texts are too short for patterns."""
     found = getattr(getattr(model, "embedder", None), "found", None)
     least_tokens = getattr(getattr(model, "encoder", None), "least_tokens", None)
     if found is None and least_tokens is None:
         return
-    documents = {
+    documents = documents or {
         split: Documents.encode(each["text"], model.tokenizer) for split, each in data.items()
     }
     if found is not None:

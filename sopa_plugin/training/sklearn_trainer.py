@@ -76,9 +76,9 @@ class SklearnTrainer(Trainer):
         if len(regression.classes_) < len(model.labels):
             _add_absent_classes(model, regression.classes_, len(labels["train"]))
         metrics: Metrics = {"epoch": 0}
-        for split, name in (("train", "training"), ("dev", "validation")):
-            log_probabilities = model.log_probabilities(columns[split]["text"])
-            metrics |= split_metrics(name, log_probabilities, labels[split])
+        of_dev = model.log_probabilities(columns["dev"]["text"])
+        metrics |= split_metrics("training", model.answers(features), labels["train"])
+        metrics |= split_metrics("validation", of_dev, labels["dev"])
         run.end_epoch([metrics])
         return training_summary([metrics], best_epoch=0, seconds=time.monotonic() - began)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sopa_plugin.data.batches import Documents
 from sopa_plugin.models import Model
 from sopa_plugin.registry import Registrable
 from sopa_plugin.training.metrics import Metrics
@@ -28,6 +30,8 @@ class Trainer(Registrable):
     default_implementation: ClassVar[str | None] = "accelerate"
     trains: ClassVar[type[Model]] = Model
     """The models that it can train."""
+    documents: Mapping[str, Documents] = MappingProxyType({})
+    """The texts of each split tokenised, of a model that takes them so (`text_classifier`)."""
 
     @property
     def needs_labels(self) -> bool:
@@ -61,6 +65,11 @@ class Trainer(Registrable):
         """
         raise NotImplementedError
 
-    def log_probabilities(self, model: Model, texts: Sequence[str]) -> NDArray[np.floating]:
-        """Log-probabilities `[texts, labels]`; every process gets all of them."""
-        return model.log_probabilities(texts)
+    def log_probabilities(
+        self, model: Model, texts: Sequence[str] | Documents
+    ) -> NDArray[np.floating]:
+        """Log-probabilities `[texts, labels]`; every process gets all of them.
+
+        The texts may be those of `documents`.
+        """
+        return model.log_probabilities(texts)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from transformers import pipeline
 
 from sopa_plugin.compiled import load_compiled
+from sopa_plugin.data import batches
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.encoders.dan import DanEncoder
 from sopa_plugin.errors import TrainingFailed, UserError
@@ -508,6 +510,23 @@ def test_other_data_are_evaluated_by_the_names_of_their_classes(
     ):
         with pytest.raises(UserError, match=f"{name}.*{fault}; give data like those that the run"):
             list(evaluate_run(tmp_path / "run", [str(tmp_path / name)], accept_changed=True))
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_texts_are_tokenised_once(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calibrate: bool
+) -> None:
+    seen: Counter[str] = Counter()
+    split = batches._token_ids
+
+    def spy(texts: list[str], *others: Any) -> list[list[int]]:
+        seen.update(texts)
+        return split(texts, *others)
+
+    monkeypatch.setattr(batches, "_token_ids", spy)
+    run_experiment(config(calibrate=calibrate, trainer__num_epochs=2), tmp_path / "run")
+    data = build(DatasetReader, config()["dataset"]).read()
+    assert seen == Counter(text for each in data.values() for text in each["text"])
 
 
 def test_how_good_a_model_is_class_by_class(
