@@ -25,14 +25,8 @@ from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport, read_model
 from sopa_plugin.interpret.rules import RulesReading, read_rules
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.run_folder import (
-    CARD,
-    CONFIG,
-    EPOCHS,
-    METRICS,
-    data_like_own,
-    dataset_reader,
-)
+from sopa_plugin.training.evaluation import data_like_own, dataset_reader
+from sopa_plugin.training.run_folder import CARD, CONFIG, EPOCHS, METRICS
 
 logger = logging.getLogger(__name__)
 

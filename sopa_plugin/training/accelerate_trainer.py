@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -25,7 +28,6 @@ from sopa_plugin.registry import Lazy, NonNegativeFloat, NonNegativeInt, Positiv
 from sopa_plugin.training import state_lasso
 from sopa_plugin.training.captured_step import CapturedStep, reason_against
 from sopa_plugin.training.checkpoints import Progress, TrainingState
-from sopa_plugin.training.embedding_cache import can_cache, embed_once
 from sopa_plugin.training.metrics import (
     EpochMetric,
     Metrics,
@@ -39,7 +41,8 @@ from sopa_plugin.training.schedules import (
     Optimizer,
     Schedule,
     Scheduler,
-    WithSparse,
+    gradients_of,
+    make_optimizer,
     row_modules,
 )
 from sopa_plugin.training.trainer import Trainer
@@ -170,7 +173,7 @@ class AccelerateTrainer(Trainer):
                     "leave it out, or train the embedder (model.embedder.trainable: true)"
                 )
         try:  # what refuses its arguments, before a run is begun or another replaced
-            optimizer = self._make_optimizer(classifier)
+            optimizer = make_optimizer(self.optimizer, classifier, self.embedder_lr)
         except RuntimeError as error:  # of options that rule one another out
             raise UserError(f"trainer.optimizer: {error}") from error
         Schedule(self.learning_rate_scheduler, optimizer, self.num_epochs, larger_is_better=True)
@@ -307,9 +310,10 @@ class AccelerateTrainer(Trainer):
                 for each in model.embedder.parameters()
                 if each.requires_grad
             ]
-        if self.cache_embedder and can_cache(model):
-            state.train = embed_once(model, train, run.cache / "train", accelerator)
-            state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
+        frozen = not any(each.requires_grad for each in model.embedder.parameters())
+        if self.cache_embedder and model.embedder.contextual and frozen:
+            state.train = _embed_once(model, train, run.cache / "train", accelerator)
+            state.dev = _embed_once(model, dev, run.cache / "dev", accelerator)
         return state
 
     def _prepared(
@@ -321,7 +325,9 @@ class AccelerateTrainer(Trainer):
         sparse = accelerator.num_processes == 1 or torch.distributed.get_backend() == "gloo"
         for each in row_modules(model):
             each.sparse = sparse
-        module, optimizer = accelerator.prepare(model, self._make_optimizer(model))
+        module, optimizer = accelerator.prepare(
+            model, make_optimizer(self.optimizer, model, self.embedder_lr)
+        )
         tracker = MetricTracker(self.validation_metric, self.patience)
         steps = math.ceil(
             len(self._steps(train, seed, epoch=0)) / self.num_gradient_accumulation_steps
@@ -361,20 +367,6 @@ class AccelerateTrainer(Trainer):
             progress.history[before.tracker.best_epoch or 0]["validation_loss"],
         )
         return state
-
-    def _make_optimizer(self, model: TextClassifier) -> torch.optim.Optimizer:
-        groups: list[dict[str, Any]] = [{"params": []}]
-        embedder = {id(each) for each in model.embedder.parameters()}
-        sparse = {id(each.weight): each.weight for each in row_modules(model) if each.sparse}
-        if self.embedder_lr is not None:
-            groups.append({"params": [], "lr": self.embedder_lr})
-        for each in _trained(model):
-            if id(each) not in sparse:
-                groups[-1 if id(each) in embedder else 0]["params"].append(each)
-        optimizer: Any = self.optimizer.construct(params=groups)
-        if sparse:
-            optimizer = WithSparse(optimizer, sparse.values(), self.embedder_lr)
-        return optimizer  # type: ignore[no-any-return]
 
     def _captured(self, state: TrainingState) -> CapturedStep | None:
         """The step as CUDA graphs, where it can be; on a GPU, the log says whether, and why not."""
@@ -542,7 +534,7 @@ class AccelerateTrainer(Trainer):
             return
         # once: Accelerate's own clip_grad_* unscale each, and torch refuses the second
         self.accelerator.unscale_gradients()
-        gradients = list(_gradients(model))
+        gradients = list(gradients_of(model))
         if self.grad_norm is not None:
             norm = torch.nn.utils.get_total_norm(gradients)
             torch._foreach_mul_(gradients, (self.grad_norm / (norm + 1e-6)).clamp(max=1))
@@ -582,20 +574,6 @@ class AccelerateTrainer(Trainer):
         )
 
 
-def _trained(model: TextClassifier) -> list[torch.nn.Parameter]:
-    return [each for each in model.parameters() if each.requires_grad]
-
-
-def _gradients(model: TextClassifier) -> Iterator[Tensor]:
-    """The gradients, of sparse ones the numbers that are not zero."""
-    for each in _trained(model):
-        if each.grad is not None and each.grad.is_sparse:
-            each.grad = each.grad.coalesce()
-            yield each.grad.values()
-        elif each.grad is not None:
-            yield each.grad
-
-
 def _log_softmax(logits: Tensor) -> NDArray[np.floating]:
     return logits.cpu().double().log_softmax(dim=1).numpy()  # type: ignore[no-any-return]
 
@@ -617,3 +595,44 @@ def _log_line(metrics: Metrics, tracker: MetricTracker, seconds: float) -> str:
         for split in ("training", "validation")
     )
     return f"epoch {metrics['epoch']}: {splits}{_best(tracker)}, {seconds:.2f} s"
+
+
+@torch.no_grad()
+def _embed_once(
+    model: TextClassifier, documents: Documents, file: Path, accelerator: Accelerator
+) -> Documents:
+    """`documents` with the vectors of all tokens, in a memory-mapped file.
+
+    The processes of one machine share the file and the work.
+
+    Arguments:
+        model: its embedder is run, in evaluation mode.
+        documents: tokenised documents.
+        file: where the vectors go, `[tokens, dim]`; several machines may share the folder.
+        accelerator: says which part of the work is this process's.
+    """
+    file = file.with_name(f"{file.name}.{platform.node()}")
+    shape = (len(documents.ids), model.embedder.get_output_dim())
+    if accelerator.is_local_main_process:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _map(file, "w+", shape)
+    accelerator.wait_for_everyone()
+    vectors = _map(file, "r+", shape)
+    batches = list(evaluation_batches(documents.lengths))
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
+    mine = batches[accelerator.local_process_index :: processes]  # of this machine
+    model.embedder.eval()
+    silent = None if accelerator.is_main_process else True
+    for numbers in tqdm(mine, desc="embedding once for all epochs", disable=silent, leave=False):
+        batch = documents.padded(numbers, model.config.pad_token_id or 0)
+        ids, mask = (batch[key].to(model.device) for key in ("input_ids", "attention_mask"))
+        tokens = model.embedder(ids, mask)[mask.bool()]
+        vectors[documents.tokens_of(numbers)[0]] = tokens.float().cpu().numpy()
+    accelerator.wait_for_everyone()
+    return replace(documents, vectors=_map(file, "r", shape))
+
+
+def _map(file: Path, mode: Literal["w+", "r+", "r"], shape: tuple[int, int]) -> Any:
+    if 0 in shape:  # a memory map cannot be empty
+        return np.zeros(shape, dtype=np.float32)
+    return np.memmap(file, dtype=np.float32, mode=mode, shape=shape)

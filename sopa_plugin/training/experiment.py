@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,8 @@ from sopa_plugin import __version__
 from sopa_plugin.data.batches import Documents
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.dataset_reader import in_fixtures
-from sopa_plugin.data.readers.splits import is_labelled
-from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, fold_and_cut, in_batches
+from sopa_plugin.data.readers.splits import is_labelled, label_names
+from sopa_plugin.data.tokenizers import Tokenizer, build_tokenizer, in_batches
 from sopa_plugin.embedders import TokenEmbedder
 from sopa_plugin.encoders import Seq2VecEncoder, SopaEncoder
 from sopa_plugin.errors import TrainingFailed, UserError, listed
@@ -44,11 +43,11 @@ from sopa_plugin.training.metrics import (
     metrics_text,
 )
 from sopa_plugin.training.processes import by_all, lost_another
-from sopa_plugin.training.run_folder import OnEpoch, RunFolder, data_like_own, dataset_reader
+from sopa_plugin.training.run_folder import OnEpoch, RunFolder
 from sopa_plugin.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict
+    from datasets import DatasetDict
 
     from sopa_plugin.embedders.token_embedder import Found
 
@@ -185,9 +184,9 @@ class Experiment:
         trainer = self.trainer.construct()
         _check_labels(data, of_rules, trainer.needs_labels or self.calibrate)
         tokenizer = self._build_tokenizer(data, words) if start is None else start.tokenizer
-        seen = _label_names(data["train"])
+        seen = label_names(data["train"])
         data = with_labels(data, of_rules)
-        labels = _label_names(data["train"])
+        labels = label_names(data["train"])
         only = labels[len(seen) :]
         if only and is_labelled(data["train"]):
             logger.warning("no text has the labels that rules alone vote for: %s", listed(only))
@@ -326,15 +325,15 @@ def _check_data(data: DatasetDict, unseen_classes: bool) -> None:
     for split in ("train", "dev"):
         if split not in data or not len(data[split]):
             raise UserError(f"the data have no {split} examples; expected at least one")
-    names = _label_names(data["train"])
+    names = label_names(data["train"])
     known = set(data["train"]["label"][:])
     if unseen_classes or known == {-1}:  # the others may have any label or, of none in train, none
         known |= set(range(len(names)))
     for split, each in data.items():
-        classes = _label_names(each)
+        classes = label_names(each)
         # test may go on with labels that count as wrong, where the reader was told so
         if (classes[: len(names)] if split == "test" else classes) != names:
-            raise UserError(f"the {split} set has other classes than train: {_label_names(each)}")
+            raise UserError(f"the {split} set has other classes than train: {label_names(each)}")
         for number in sorted(set(each["label"][:]) - known):
             if len(names) <= number < len(classes):
                 continue
@@ -356,7 +355,7 @@ def _check_labels(data: DatasetDict, of_rules: Sequence[str], needed: bool) -> N
             "column (dataset.label_column), or let rules decide alone (model.rules and "
             "trainer.num_epochs: 0)"
         )
-    others = sorted(set(_label_names(data["train"])) - set(of_rules))
+    others = sorted(set(label_names(data["train"])) - set(of_rules))
     if "train" in lacking and (others or len(of_rules) < 2):
         raise UserError(
             "the train texts have no labels, so that the classes are those of rules (model.rules "
@@ -371,26 +370,17 @@ def with_labels(data: DatasetDict, labels: Sequence[str]) -> DatasetDict:
     """The data with the classes of `labels`, too, of which no training text may be."""
     from datasets import ClassLabel
 
-    names = _label_names(data["train"])
+    names = label_names(data["train"])
     known = [*names, *(label for label in labels if label not in names)]
     if known == names:
         return data
     for split in data:
-        own = _label_names(data[split])
+        own = label_names(data[split])
         every = [*known, *(name for name in own if name not in known)]
         numbers = [n if n < 0 else every.index(own[n]) for n in data[split]["label"][:]]
         changed = data[split].remove_columns("label").add_column("label", numbers)
         data[split] = changed.cast_column("label", ClassLabel(names=every))
     return data
-
-
-def _label_names(data: Dataset) -> list[str]:
-    from datasets import ClassLabel
-
-    label = data.features.get("label")
-    if not isinstance(label, ClassLabel):
-        raise UserError("the data have no column `label` of the type ClassLabel")
-    return label.names  # type: ignore[no-any-return]
 
 
 def _log_overlap(data: DatasetDict) -> None:
@@ -461,83 +451,3 @@ def _log_coverage(
             found.file,
             " ".join(tokenizer.convert_ids_to_tokens(commonest.tolist())),
         )
-
-
-def evaluate_run(
-    folder: str | Path,
-    data: Sequence[str] = (),
-    device: str = "cpu",
-    accept_changed: bool = False,
-    splits: Sequence[str] = ("dev", "test"),
-    errors: TextIO | None = None,
-    also: Callable[[Model, Sequence[str]], Metrics] | None = None,
-) -> Iterator[Metrics]:
-    """Metrics of a run's model: on sets of its own, or on `data`.
-
-    Arguments:
-        folder: of a finished run.
-        data: files or folders in the format that the run was trained on. Of a folder its test set
-            is taken, or what the reader splits off as one.
-        device: where the model is to run.
-        accept_changed: take a model whose files were changed after training.
-        splits: which of the run's own sets, where no `data` are given.
-        errors: gets a line of JSON for each document that is wrong, of each set the surest first:
-            `data`, `split`, `row`, `text`, `gold`, `predicted`, `probability`.
-        also: measures more, of the model on the texts of a set.
-
-    Yields:
-        `data`, `split`, what `sopa_plugin.training.metrics.detailed_metrics` gives, and `also`.
-
-    Raises `UserError` for a label that the model does not know. Labels are matched by name.
-    """
-    folder = Path(folder)
-    model = load_model(folder, accept_changed)
-    model.to_device(device)
-    reader = dataset_reader(folder, data[0] if data else None)
-    # runs of earlier versions had their data cut and lower-cased, but not by the tokenizer
-    fold_and_cut(model.tokenizer, reader.lowercase, reader.max_tokens)
-    counted = reader.labels_only_in_test == "count"
-    sets: list[tuple[str, str, Dataset]] = []
-    if not data:
-        own = reader.read()
-        there = [split for split in splits if split in own]
-        labelled = [split for split in there if is_labelled(own[split])]
-        sets = [(str(reader.path), split, own[split]) for split in labelled or there]
-    for path in data:
-        with data_like_own(folder):
-            if Path(path).is_file():
-                examples = reader.read_file(path, model.labels)
-            else:
-                examples = dataset_reader(folder, path).read_test(model.labels)
-        sets.append((path, "test", examples))
-    for path, split, examples in sets:
-        if not is_labelled(examples):
-            raise UserError(f"{path}: its {split} texts have no labels to evaluate by")
-        names, columns = _label_names(examples), examples[:]
-        others = {names[number] for number in columns["label"]} - set(model.labels)
-        if others and not counted:
-            raise UserError(
-                f"the {split} set has the label '{min(others)}', which the model does not know; "
-                f"expected {', '.join(model.labels)}"
-            )
-        # by name: the same class may have another number in other data
-        classes = [*model.labels, *sorted(others)]
-        labels = np.array([classes.index(names[number]) for number in columns["label"]])
-        log_probabilities = model.log_probabilities(columns["text"])
-        predicted, sure = log_probabilities.argmax(axis=1), log_probabilities.max(axis=1)
-        for number in np.argsort(-sure, kind="stable"):
-            if errors is not None and predicted[number] != labels[number]:
-                error = {
-                    "data": path,
-                    "split": split,
-                    "row": columns["row"][number] if "row" in columns else int(number) + 1,
-                    "text": columns["text"][number],
-                    "gold": classes[labels[number]],
-                    "predicted": model.labels[predicted[number]],
-                    "probability": round(float(np.exp(sure[number])), 6),
-                }
-                errors.write(json.dumps(error, ensure_ascii=False) + "\n")
-        metrics = detailed_metrics(log_probabilities, labels, model.labels)
-        logger.info("%s, %s:\n%s", path, split, metrics_text(metrics))
-        more = also(model, columns["text"]) if also else {}
-        yield {"data": path, "split": split, **metrics, **more}

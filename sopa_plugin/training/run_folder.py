@@ -9,7 +9,7 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -18,8 +18,6 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from sopa_plugin.data.readers import DatasetReader
-from sopa_plugin.data.sources import SPLITS, remedied
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import (
     DIGESTS,
@@ -31,7 +29,6 @@ from sopa_plugin.files import (
     write_file,
 )
 from sopa_plugin.models import Model
-from sopa_plugin.registry import build, imported_only
 from sopa_plugin.training.metrics import Metrics
 from sopa_plugin.training.processes import by_first, processes
 
@@ -396,36 +393,6 @@ def is_run_folder(path: Path) -> bool:
     except UserError:
         return False
     return {"dataset", "model", "trainer"} <= config.keys()
-
-
-def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
-    """What reads the data that a run was trained on, or other data at `path` in their form.
-
-    Beside a model that was saved by itself there are none, and others are read as `text`.
-    """
-    if (run / CONFIG).exists():
-        params = read_config(run).get("dataset")
-    elif path is not None:
-        params = {"type": "text"}
-    else:
-        raise UserError(
-            f"{run}: has a model, and no {CONFIG} to say what it was trained on; give a file "
-            "of texts and labels: to evaluate after the folder, to explain with --data"
-        )
-    if not isinstance(params, dict):
-        raise UserError(f"{run / CONFIG}: no dataset in it; expected the config of a run")
-    if path is not None:
-        params = {key: each for key, each in params.items() if key not in SPLITS} | {"path": path}
-    with imported_only():
-        return build(DatasetReader, params)  # type: ignore[no-any-return]
-
-
-def data_like_own(run: Path) -> AbstractContextManager[None]:
-    """For `with`: what is wrong with data that are read as a run's own says what those are."""
-    form = "in columns `text` and `label`"
-    if (run / CONFIG).exists():
-        form = f"like those that the run was trained on (`dataset` in {run / CONFIG})"
-    return remedied(f"give data {form}")
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from sopa_plugin.registry import Lazy, Registrable
+
+if TYPE_CHECKING:
+    from sopa_plugin.models import TextClassifier
 
 # LBFGS asks for a closure, SparseAdam for sparse gradients, Muon (torch 2.9) for matrices only
 _UNSUITED = {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
@@ -79,6 +82,32 @@ def row_modules(model: nn.Module) -> list[nn.EmbeddingBag]:
     Not set for good: neither transformers' `Trainer` nor most optimizers take such gradients.
     """
     return [each for each in model.modules() if isinstance(each, nn.EmbeddingBag)]
+
+
+def make_optimizer(
+    optimizer: Lazy[Optimizer], model: TextClassifier, embedder_lr: float | None
+) -> torch.optim.Optimizer:
+    """The optimizer of what is trained of a model; its embedder may have another learning rate."""
+    groups: list[dict[str, Any]] = [{"params": []}]
+    embedder = {id(each) for each in model.embedder.parameters()}
+    sparse = {id(each.weight): each.weight for each in row_modules(model) if each.sparse}
+    if embedder_lr is not None:
+        groups.append({"params": [], "lr": embedder_lr})
+    for each in model.parameters():
+        if each.requires_grad and id(each) not in sparse:
+            groups[-1 if id(each) in embedder else 0]["params"].append(each)
+    made: Any = optimizer.construct(params=groups)
+    return WithSparse(made, sparse.values(), embedder_lr) if sparse else made  # type: ignore[no-any-return]
+
+
+def gradients_of(model: nn.Module) -> Iterator[Tensor]:
+    """The gradients, of sparse ones the numbers that are not zero."""
+    for each in model.parameters():
+        if each.grad is not None and each.grad.is_sparse:
+            each.grad = each.grad.coalesce()
+            yield each.grad.values()
+        elif each.grad is not None:
+            yield each.grad
 
 
 class Scheduler(Registrable):

@@ -191,6 +191,16 @@ def is_labelled(data: Dataset) -> bool:
     return max(data["label"][:], default=-1) >= 0
 
 
+def label_names(data: Dataset) -> list[str]:
+    """Names of the classes of a set, in the order of their numbers; `UserError` if it has none."""
+    from datasets import ClassLabel
+
+    label = data.features.get("label")
+    if not isinstance(label, ClassLabel):
+        raise UserError("the data have no column `label` of the type ClassLabel")
+    return label.names  # type: ignore[no-any-return]
+
+
 def stratified_order(classes: Integers, seed: int) -> Integers:
     """An order of the examples in which every beginning keeps the balance of the classes.
 
