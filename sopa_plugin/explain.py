@@ -6,10 +6,10 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sopa_plugin.cli import (
     add_input,
@@ -24,10 +24,6 @@ from sopa_plugin.cli import (
 from sopa_plugin.errors import UserError
 from sopa_plugin.registry import import_plugins
 
-if TYPE_CHECKING:
-    from sopa_plugin.interpret import Explanation
-    from sopa_plugin.interpret.runs import RunReader
-
 _COUNT = whole_number(1)
 
 
@@ -37,68 +33,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     _check(args)
     form = _form(args)
     import_plugins(args.include_package)
-    explanation: Explanation = args.explain(_reader(args, args.run), args)
+    from sopa_plugin.interpret.runs import RunReader
+
+    read = partial(
+        RunReader,
+        replacement=args.replacement or "next",
+        device=choose_device(args.device),
+        accept_changed=args.accept_changed,
+    )
+    args.others = map(read, args.others)
+    if "own_split" in args:
+        args.split = args.split or args.own_split
+    if args.method == "document":
+        args.text = args.text or _texts(args, args.input or "-")
+    elif args.method == "patterns" and args.lines:
+        args.lines = _texts(args, args.lines)
+    explanation = getattr(read(args.run), args.method)(args)
     if args.output is not None:
         explanation.save(args.output, form)
         return
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     print(explanation.render(form, color), end="")
-
-
-def _reader(args: argparse.Namespace, run: str) -> RunReader:
-    from sopa_plugin.interpret.runs import RunReader
-
-    device = choose_device(args.device)
-    return RunReader(run, args.replacement or "next", device, args.accept_changed)
-
-
-def _patterns(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    reader.check_names(args.names)
-    gold: Sequence[int] = ()
-    if args.lines:
-        texts: Iterable[str] = _texts(args, args.lines)
-    else:
-        texts, gold = reader.examples(args.data, args.split or "train", unlabelled=True)
-    reading = reader.patterns(texts, args.k, args.words, gold)
-    reading = reading.sorted(args.sort) if args.sort else reading
-    chosen = reading.only(args.names) if args.names else reading.first(args.top)
-    return chosen.automata() if args.automaton else chosen
-
-
-def _document(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    texts = args.text or _texts(args, args.input or "-")
-    if args.activations:
-        return reader.activations(texts, args.activations)
-    return reader.documents(texts, args.target, args.shown or 10, args.against)
-
-
-def _where(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    found = reader.where(args.name, args.data, args.split or "dev")
-    return found.wrong() if args.wrong else found
-
-
-def _faithfulness(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    found, *others = (
-        each.faithfulness(args.data, args.split or "dev", args.documents)
-        for each in (reader, *(_reader(args, run) for run in args.others))
-    )
-    for other in others:
-        found = found.joined(other)
-    return found
-
-
-def _edit(reader: RunReader, args: argparse.Namespace) -> Explanation:
-    from sopa_plugin.interpret.editing import add_rule, reword
-
-    change: Callable[..., Any] | None = None
-    if args.rule is not None:
-        change = partial(add_rule, text=args.rule, label=args.label)
-    elif args.name is not None:
-        words = {"forbid": args.forbid, "allow": args.allow}
-        change = partial(reword, name=args.name, arc=args.arc, **words)
-    values = dict(args.values)
-    return reader.edit(args.names, values, args.serialization_dir, change, args.refit)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -136,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         "--lines", metavar="FILE", help="read these documents, as with -i of document"
     )
     add_input(patterns, "--input-format")
-    _finish(patterns, _patterns, svg=True)
+    _finish(patterns, "patterns", svg=True)
 
     document = actions.add_parser("document", help="why documents get their labels")
     documents = document.add_mutually_exclusive_group()
@@ -153,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     document.add_argument(
         "--activations", metavar="PATTERN", help="this pattern's states over the first document"
     )
-    _finish(document, _document, svg=True)
+    _finish(document, "document", svg=True)
 
     report = actions.add_parser("report", help="the whole model on one page")
     report.add_argument("-k", type=_COUNT, default=5, help="phrases of each pattern (default 5)")
@@ -167,12 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         help="contributions of each document (default 6)",
     )
     _add_data(report, "dev")
-    _finish(
-        report,
-        lambda reader, args: reader.report(
-            args.data, args.split or "dev", args.k, args.examples, args.shown
-        ),
-    )
+    _finish(report, "report")
 
     where = actions.add_parser("where", help="every place where a pattern fires, in context")
     where.add_argument("name", metavar="PATTERN", help="the pattern")
@@ -180,23 +131,18 @@ def _parser() -> argparse.ArgumentParser:
         "--wrong", action="store_true", help="only in documents that got a wrong label"
     )
     _add_data(where, "dev")
-    _finish(where, _where)
+    _finish(where, "where")
 
     compared = actions.add_parser("compare", help="two models side by side: labels that flip")
-    compared.add_argument("other", metavar="OTHER", help="the folder of another run")
+    compared.add_argument("others", nargs=1, metavar="OTHER", help="the folder of another run")
     _add_data(compared, "dev")
-    _finish(
-        compared,
-        lambda reader, args: reader.compare(
-            _reader(args, args.other), args.data, args.split or "dev"
-        ),
-    )
+    _finish(compared, "compare")
 
     rules = actions.add_parser(
         "rules", help="what training made of the rules that a model began as"
     )
     _add_data(rules, "train")
-    _finish(rules, lambda reader, args: reader.rules(args.data, args.split or "train"))
+    _finish(rules, "rules")
 
     faithful = actions.add_parser(
         "faithfulness", help="how faithful explanations are, by what contributions compare with"
@@ -206,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         "--documents", type=_COUNT, default=100, help="how many are read (default 100)"
     )
     _add_data(faithful, "dev")
-    _finish(faithful, _faithfulness)
+    _finish(faithful, "faithfulness")
 
     mask = actions.add_parser(
         "mask", aliases=["silence"], help="hold patterns at their means; what changes on dev"
@@ -241,27 +187,22 @@ def _parser() -> argparse.ArgumentParser:
         rewriter.add_argument(
             "--refit", action="store_true", help="fit the head's weights for it on the train set"
         )
-    nothing: dict[str, Any] = {
-        "names": [],
-        "values": [],
-        "rule": None,
-        "name": None,
-        "refit": False,
-    }
+    nothing: dict[str, Any] = {"names": [], "values": [], "rule": None, "name": None}
     for editor in (mask, fix, add, substitute, edit):
-        editor.set_defaults(**nothing)
+        editor.set_defaults(**nothing, refit=False)
         editor.add_argument(
             "-s",
             "--serialization-dir",
             metavar="DIR",
             help="save the edited model in this new folder",
         )
-        _finish(editor, _edit)
+        _finish(editor, "edit")
     return parser
 
 
 def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._MutuallyExclusiveGroup:
     """What is read: one of several."""
+    parser.set_defaults(own_split=default)
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--data", metavar="FILE", help="a file in the format of the run's own data")
     group.add_argument(
@@ -272,14 +213,13 @@ def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._Mutual
     return group
 
 
-def _finish(
-    parser: argparse.ArgumentParser,
-    explain: Callable[[RunReader, argparse.Namespace], Explanation],
-    svg: bool = False,
-) -> None:
-    """What all actions have; `explain` does the work, its result is text, JSON, HTML or `svg`."""
+def _finish(parser: argparse.ArgumentParser, method: str, svg: bool = False) -> None:
+    """What all actions have; a `method` of `RunReader` does the work.
+
+    Its result is text, JSON, HTML or `svg`.
+    """
     forms = ("text", "json", "html") + ("svg",) * svg
-    parser.set_defaults(explain=explain, forms=forms, replacement=None)
+    parser.set_defaults(method=method, forms=forms, replacement=None, others=[])
     action = parser.prog.rpartition(" ")[2]
     if action in ("patterns", "document", "report", "compare", "mask"):
         default = "mean" if action == "mask" else "next"

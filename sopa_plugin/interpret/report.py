@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sopa_plugin.errors import visible
 from sopa_plugin.interpret.documents import DocumentExplanation
-from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
-from sopa_plugin.interpret.faithfulness import Faithfulness, measure
+from sopa_plugin.interpret.faithfulness import Faithfulness
 from sopa_plugin.interpret.markup import (
     Picture,
     class_keys,
@@ -27,8 +22,6 @@ from sopa_plugin.interpret.markup import (
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.rules import RulesReading
-from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.metrics import calibration, calibration_error, classification_metrics
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 340.0, 230.0, 46.0, 52.0, 22.0, 40.0
 """Of a chart, and what lies around its plane."""
@@ -216,68 +209,3 @@ class ModelReport(Explanation):
             lines += ["", paint(heading, "strong")]
             lines += [f"\n{document.painted()}" for document in documents]
         return "\n".join(lines)
-
-
-def read_model(
-    explainer: Explainer,
-    name: str,
-    texts: Sequence[str],
-    gold: Sequence[int],
-    pattern_texts: Sequence[str],
-    k: int = 5,
-    examples: int = 5,
-    shown: int = 10,
-    **told: Any,
-) -> ModelReport:
-    """The report of a classifier.
-
-    Arguments:
-        explainer: of a `ModelSubject`.
-        name: of the model.
-        texts: documents to classify.
-        gold: their labels' numbers.
-        pattern_texts: documents over which patterns are read.
-        k: phrases of each pattern.
-        examples: documents wrong and unsure, at most so many of each, and as many right, shared
-            out over the labels, at least one of each.
-        shown: contributions drawn of each document.
-        told: what the report says of the run besides: `read`, `losses`, `best_epoch`, `rules`.
-    """
-    assert isinstance(explainer.subject, ModelSubject)
-    patterns = explainer.patterns(pattern_texts, k, labelled=(texts, gold))
-    labels = explainer.subject.labels
-    log_probabilities = explainer.subject.model.log_probabilities(texts)
-    true, predicted = np.array(gold), log_probabilities.argmax(axis=1)
-    confusion = np.zeros((len(labels), len(labels)), dtype=int)
-    np.add.at(confusion, (true, predicted), 1)
-    sure = log_probabilities.max(axis=1)
-
-    def explain(numbers: NDArray[np.int64]) -> Iterator[DocumentExplanation]:
-        chosen = numbers.tolist()
-        own = (labels[true[n]] for n in chosen)
-        return explainer.documents((texts[n] for n in chosen), None, own, shown, chosen)
-
-    surest = np.argsort(-sure, kind="stable")
-    right = [
-        surest[(true == label)[surest] & (predicted == label)[surest]]
-        for label in range(len(labels))
-    ]
-    per_label = max(1, examples // len(labels))
-    errors = explain(surest[(true != predicted)[surest]])
-    wrong = tuple(islice(errors, examples))  # whole; of the others only what is shown is kept
-    metrics = classification_metrics(log_probabilities, true)
-    return ModelReport(
-        name,
-        labels,
-        metrics | {"calibration_error": calibration_error(log_probabilities, true)},
-        tuple(tuple(row) for row in confusion.tolist()),
-        patterns,
-        explainer.where(texts, gold, {each.name: each.threshold for each in patterns}),
-        measure(explainer, name, texts),
-        tuple(replace(each, contributions=each.shown) for each in chain(wrong, errors)),
-        wrong,
-        tuple(explain(surest[::-1][:examples])),
-        tuple(each for numbers in right for each in explain(numbers[:per_label])),
-        tuple(map(tuple, calibration(log_probabilities, true).tolist())),
-        **told,
-    )

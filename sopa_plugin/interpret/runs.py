@@ -5,37 +5,43 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sopa_plugin.data.readers.splits import is_labelled
 from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json, write_file
-from sopa_plugin.interpret.activations import StateActivations
 from sopa_plugin.interpret.comparison import Comparison, compare
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
-from sopa_plugin.interpret.editing import Edited, Edits, hold, mask, refit
+from sopa_plugin.interpret.editing import Edited, Edits, add_rule, hold, mask, refit, reword
 from sopa_plugin.interpret.explainer import Explainer
+from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.faithfulness import Faithfulness, measure
 from sopa_plugin.interpret.leave_one_out import Replacement
 from sopa_plugin.interpret.match import Concordance
 from sopa_plugin.interpret.patterns import PatternsReading
-from sopa_plugin.interpret.report import ModelReport, read_model
+from sopa_plugin.interpret.report import ModelReport
 from sopa_plugin.interpret.rules import RulesReading, read_rules
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.training.evaluation import data_like_own, dataset_reader
+from sopa_plugin.training.metrics import calibration, calibration_error, classification_metrics
 from sopa_plugin.training.run_folder import CARD, CONFIG, EPOCHS, METRICS
 
 logger = logging.getLogger(__name__)
-
-NO_DOCUMENT = "no document to explain: expected a text or a file with one a line"
 
 
 class RunReader:
     """A run's model and the data that it was trained on, read when they are needed.
 
+    What `explain` can do is a method, whose `args` are the options of that action.
     Arguments as for `Explainer` and `ModelSubject.load`, which say what is raised.
     """
 
@@ -47,13 +53,9 @@ class RunReader:
         accept_changed: bool = False,
     ) -> None:
         self.folder = Path(folder)
+        self.name = self.folder.resolve().name
         self.subject = ModelSubject.load(folder, device, accept_changed)
         self.explainer = Explainer(self.subject, replacement)
-
-    def check_names(self, names: Iterable[str]) -> None:
-        """Raises `UserError` where there is no pattern of one of the `names`."""
-        for name in names:
-            self.subject.number(name)
 
     def examples(
         self, data: str | None, split: str, unlabelled: bool = False
@@ -103,10 +105,10 @@ class RunReader:
             logger.warning("%d texts are left out, of labels that the model has not", left_out)
         return [text for text, _ in kept], [label for _, label in kept]
 
-    def _train(self, data: str | None) -> tuple[list[str], list[int]]:
+    def _train(self, data: str | None) -> list[str]:
         """The run's train set; beside a model that was saved by itself, `data` instead."""
         found = None if (self.folder / CONFIG).exists() else data
-        return self.examples(found, "train", unlabelled=True)
+        return self.examples(found, "train", unlabelled=True)[0]
 
     @cached_property
     def _own(self) -> Mapping[str, Any]:
@@ -114,65 +116,101 @@ class RunReader:
         found: Mapping[str, Any] = dataset_reader(self.folder).read()
         return found
 
-    def patterns(
-        self, texts: Iterable[str], k: int, words: int, gold: Sequence[int] = ()
-    ) -> PatternsReading:
-        """Every pattern read over `texts`, its use measured on the run's dev set if there is one.
+    def patterns(self, args: Namespace) -> PatternsReading:
+        """Every pattern read over texts, its use measured on the run's dev set if there is one.
 
-        Else on `texts`, if they have labels, of which `gold` are the numbers. Means are those of
-        the train set.
+        Else on these texts, if they have labels. Means are those of the train set.
         """
+        for name in args.names:
+            self.subject.number(name)
+        texts, gold = args.lines, list[int]()
+        if texts is None:
+            texts, gold = self.examples(args.data, args.split, unlabelled=True)
         labelled: tuple[Sequence[str], Sequence[int]] | None = None
         try:
             labelled = self.examples(None, "dev")
         except UserError as error:
             if gold and min(gold) >= 0:
-                labelled = list(texts), gold
+                labelled = texts, gold
             else:
                 logger.warning("no figures of use, and sorted by influence: %s", error)
         self._take_means(labelled is not None)
-        return self.explainer.patterns(texts, k, words, labelled)
+        reading = self.explainer.patterns(texts, args.k, args.words, labelled)
+        reading = reading.sorted(args.sort) if args.sort else reading
+        chosen = reading.only(args.names) if args.names else reading.first(args.top)
+        return chosen.automata() if args.automaton else chosen
 
-    def documents(
-        self, texts: Iterable[str], target: str | None, shown: int, against: str | None = None
-    ) -> DocumentExplanation | DocumentExplanations:
-        """Documents explained; one alone as such."""
-        self._take_means()
-        found = tuple(self.explainer.documents(texts, target, shown=shown, against=against))
+    def document(self, args: Namespace) -> Explanation:
+        """Documents explained, one alone as such; or a pattern's states over the first."""
+        found: list[Any]
+        if args.activations:
+            first = islice(args.text, 1)
+            found = [self.explainer.activations(text, args.activations) for text in first]
+        else:
+            self._take_means()
+            given = {"shown": args.shown or 10, "against": args.against}
+            found = list(self.explainer.documents(args.text, args.target, **given))
         if not found:
-            raise UserError(NO_DOCUMENT)
-        return found[0] if len(found) == 1 else DocumentExplanations(found)
+            raise UserError("no document to explain: expected a text or a file with one a line")
+        return found[0] if len(found) == 1 else DocumentExplanations(tuple(found))
 
-    def activations(self, texts: Iterable[str], pattern: str) -> StateActivations:
-        """The states of a pattern while it reads the first of `texts`."""
-        text = next(iter(texts), None)
-        if text is None:
-            raise UserError(NO_DOCUMENT)
-        return self.explainer.activations(text, pattern)
+    def where(self, args: Namespace) -> Concordance:
+        """Every place where a pattern fires, by what it scores on the train set."""
+        self.subject.number(args.name)
+        texts, gold = self.examples(args.data, args.split, unlabelled=True)
+        thresholds = self.explainer.thresholds(self._train(args.data))
+        wanted = {args.name: thresholds[args.name]}
+        found = self.explainer.where(texts, gold, wanted)[args.name]
+        return found.wrong() if args.wrong else found
 
-    def where(self, name: str, data: str | None, split: str) -> Concordance:
-        """Every place where a pattern fires in `split` or `data`, by what it scores on train."""
-        self.check_names([name])
-        texts, gold = self.examples(data, split, unlabelled=True)
-        threshold = self.explainer.thresholds(self._train(data)[0])[name]
-        return self.explainer.where(texts, gold, {name: threshold})[name]
+    def rules(self, args: Namespace) -> RulesReading:
+        """What training made of the model's rules."""
+        texts, _ = self.examples(args.data, args.split, unlabelled=True)
+        return read_rules(self.subject, texts)
 
-    def rules(self, data: str | None, split: str) -> RulesReading:
-        """What training made of the model's rules, by the texts of `split` or `data`."""
-        return read_rules(self.subject, self.examples(data, split, unlabelled=True)[0])
-
-    def report(
-        self, data: str | None, split: str, k: int, examples: int, shown: int
-    ) -> ModelReport:
-        """The whole model: patterns over its train set, documents of `split` or `data`."""
-        texts, gold = self.examples(data, split)
-        name, (train, _) = self.folder.resolve().name, self._train(data)
+    def report(self, args: Namespace) -> ModelReport:
+        """The whole model: patterns over its train set, other documents right and wrong."""
+        texts, gold = self.examples(args.data, args.split)
+        train = self._train(args.data)
         self._take_means(True)
-        told: dict[str, Any] = {"read": f"the {split} set" if data is None else Path(data).name}
-        if self.subject.rules.rules:
-            told["rules"] = read_rules(self.subject, train)
-        return read_model(
-            self.explainer, name, texts, gold, train, k, examples, shown, **told, **self._losses()
+        explainer, labels = self.explainer, self.subject.labels
+        patterns = explainer.patterns(train, args.k, labelled=(texts, gold))
+        log_probabilities = self.subject.model.log_probabilities(texts)
+        true, predicted = np.array(gold), log_probabilities.argmax(axis=1)
+        confusion = np.zeros((len(labels), len(labels)), dtype=int)
+        np.add.at(confusion, (true, predicted), 1)
+        sure = log_probabilities.max(axis=1)
+
+        def explain(numbers: NDArray[np.int64]) -> Iterator[DocumentExplanation]:
+            chosen = numbers.tolist()
+            own = (labels[true[n]] for n in chosen)
+            return explainer.documents((texts[n] for n in chosen), None, own, args.shown, chosen)
+
+        surest = np.argsort(-sure, kind="stable")
+        right = [
+            surest[(true == label)[surest] & (predicted == label)[surest]]
+            for label in range(len(labels))
+        ]
+        per_label = max(1, args.examples // len(labels))
+        errors = explain(surest[(true != predicted)[surest]])
+        wrong = tuple(islice(errors, args.examples))  # whole; of others only what is shown is kept
+        metrics = classification_metrics(log_probabilities, true)
+        return ModelReport(
+            self.name,
+            labels,
+            metrics | {"calibration_error": calibration_error(log_probabilities, true)},
+            tuple(tuple(row) for row in confusion.tolist()),
+            patterns,
+            explainer.where(texts, gold, {each.name: each.threshold for each in patterns}),
+            measure(explainer, self.name, texts),
+            tuple(replace(each, contributions=each.shown) for each in chain(wrong, errors)),
+            wrong,
+            tuple(explain(surest[::-1][: args.examples])),
+            tuple(each for numbers in right for each in explain(numbers[:per_label])),
+            tuple(map(tuple, calibration(log_probabilities, true).tolist())),
+            read=f"the {args.split} set" if args.data is None else Path(args.data).name,
+            rules=read_rules(self.subject, train) if self.subject.rules.rules else None,
+            **self._losses(),
         )
 
     def _losses(self) -> dict[str, Any]:
@@ -189,71 +227,66 @@ class RunReader:
             return {}
         return {"losses": tuple(losses), "best_epoch": best}
 
-    def faithfulness(self, data: str | None, split: str, documents: int) -> Faithfulness:
-        """How faithful explanations of so many documents of `split` or `data` are."""
-        self._take_means()
-        texts, name = self.examples(data, split)[0], self.folder.resolve().name
-        return measure(self.explainer, name, texts, get_args(Replacement), documents)
+    def faithfulness(self, args: Namespace) -> Faithfulness:
+        """How faithful explanations of some documents are, this run's and others'."""
+        found = []
+        for reader in chain([self], args.others):
+            reader._take_means()
+            texts = reader.examples(args.data, args.split)[0]
+            given = texts, get_args(Replacement), args.documents
+            found.append(measure(reader.explainer, reader.name, *given))
+        return reduce(Faithfulness.joined, found)
 
-    def edit(
-        self,
-        names: Sequence[str],
-        values: Mapping[str, float],
-        output: str | Path | None,
-        rewrite: Callable[[ModelSubject, Sequence[str]], tuple[ModelSubject, Edits]] | None = None,
-        refitted: bool = False,
-    ) -> Edited:
-        """Masks patterns, holds others at values, and measures the dev set before and after.
+    def compare(self, args: Namespace) -> Comparison:
+        """This model and that of another run on this run's own data, or on others."""
+        (other,) = args.others
+        texts, gold = self.examples(args.data, args.split, unlabelled=True)
+        names = self.name, other.name
+        if names[0] == names[1]:
+            names = str(self.folder), str(other.folder)
+        for reader in (self, other):
+            reader._take_means()
+        split = args.split if args.data is None else "data"
+        return compare(self.explainer, other.explainer, texts, gold, names, split)
 
-        Arguments:
-            names: patterns that are to tell nothing.
-            values: what to hold others at, by name, as numbers of the document vector.
-            output: a new folder for the edited model, if wanted.
-            rewrite: what is done before, `add_rule` or `reword`, to the model and the texts of the
-                train set.
-            refitted: whether what the head makes of the pattern is then fitted on the train set.
+    def edit(self, args: Namespace) -> Edited:
+        """Patterns masked, held, added or given other words, and the dev set before and after.
 
         Raises:
-            UserError: There is no such pattern, it cannot be held, `output` holds something, or as
-                `rewrite` and `refit` do.
+            UserError: There is no such pattern, it cannot be held, the folder to save in holds
+                something, or as `add_rule`, `reword` and `refit` do.
         """
-        self.check_names([*names, *values])
+        values, output = dict(args.values), args.serialization_dir
+        for name in (*args.names, *values):
+            self.subject.number(name)
         folder = None if output is None else Path(output)
         if folder is not None and folder.exists() and (folder.is_file() or any(folder.iterdir())):
             raise UserError(f"{folder}: exists already; an edited model is saved in a new folder")
         texts, gold = self.examples(None, "dev", unlabelled=True)
         edits: Edits = {}
         self._take_means()
-        if rewrite is None:
-            edited = self.subject.copied()
+        if args.rule is None and args.name is None:
+            edited, means = self.subject.copied(), self.explainer.means
         else:
-            train, labels = self.examples(None, "train", unlabelled=not refitted)
-            edited, edits = rewrite(self.subject, train)
-        means = self.explainer.means if rewrite is None else edited.means
-        held = mask(edited, names, self.explainer.replacement, means)
-        if refitted:
+            train, labels = self.examples(None, "train", unlabelled=not args.refit)
+            if args.rule is not None:
+                edited, edits = add_rule(self.subject, train, args.rule, args.label)
+            else:
+                words = args.forbid, args.allow, args.arc
+                edited, edits = reword(self.subject, train, args.name, *words)
+            means = edited.means
+        held = mask(edited, args.names, self.explainer.replacement, means)
+        if args.refit:
             refit(edited, next(iter(edits)), train, labels)
         edits |= held | hold(edited, values)
-        name = self.folder.resolve().name
         sides = Explainer(self.subject, means=self.explainer.means), Explainer(edited, means=means)
-        compared = compare(*sides, texts, gold, (name, f"{name}, edited"))
+        compared = compare(*sides, texts, gold, (self.name, f"{self.name}, edited"))
         found = Edited(
             **vars(compared), edits=edits, folder=None if folder is None else str(folder)
         )
         if folder is not None:
             self._save(edited, found, folder)
         return found
-
-    def compare(self, other: RunReader, data: str | None, split: str) -> Comparison:
-        """This model and that of another run on `split` of this run's own data, or on `data`."""
-        texts, gold = self.examples(data, split, unlabelled=True)
-        names = self.folder.resolve().name, other.folder.resolve().name
-        if names[0] == names[1]:
-            names = str(self.folder), str(other.folder)
-        for reader in (self, other):
-            reader._take_means()
-        split = split if data is None else "data"
-        return compare(self.explainer, other.explainer, texts, gold, names, split)
 
     def _take_means(self, wanted: bool = False) -> None:
         """Where the run was saved without means that are wanted, takes those of its data."""

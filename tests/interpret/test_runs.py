@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -382,8 +383,9 @@ def test_a_report_does_without_a_training_curve(
     (copy / "epochs.jsonl").unlink()
     if content is not None:
         (copy / "epochs.jsonl").write_text(content)
-    page = RunReader(copy).report(None, "dev", 1, 1, 1).to_html()
-    assert "How it was trained" not in page
+    page = tmp_path / "report.html"
+    explain.main([str(copy), "report", "-k", "1", "--examples", "1", "-o", str(page)])
+    assert "How it was trained" not in page.read_text(encoding="utf-8")
     assert ("no training curve is drawn" in caplog.text) == (content is not None)
 
 
@@ -505,7 +507,8 @@ def test_the_mean_is_that_of_the_training_set(
     (old / "config.json").write_text(json.dumps(config))
     for folder, told in ((run, ""), (old, "taken over its train set now")):
         reader = RunReader(folder, "mean")
-        reader.patterns(["a moving film"], k=1, words=0)
+        options = {"names": [], "sort": None, "top": None, "automaton": False}
+        reader.patterns(Namespace(lines=["a moving film"], k=1, words=0, **options))
         assert reader.explainer.means is not None
         assert reader.explainer.means.tolist() == pytest.approx(stored, rel=1e-5)
         assert told in caplog.text
