@@ -16,33 +16,20 @@ from markupsafe import Markup
 
 from sopa_plugin.errors import visible
 
-LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#1c2128",
-    "muted": "#5b6572",
-    "line": "#d4dae1",
-    "card": "#f6f8fa",
-    "blue": "#0b5cad",
-    "blue_soft": "#cfe4f8",
-    "orange": "#a83f00",
-    "orange_soft": "#fbdcc4",
-    "violet": "#6b3fa0",
+COLOURS = {
+    "paper": ("#ffffff", "#0f141a"),
+    "ink": ("#1c2128", "#e4e9ef"),
+    "muted": ("#5b6572", "#98a3b0"),
+    "line": ("#d4dae1", "#333c47"),
+    "card": ("#f6f8fa", "#171d25"),
+    "blue": ("#0b5cad", "#79b8ff"),
+    "blue_soft": ("#cfe4f8", "#16395e"),
+    "orange": ("#a83f00", "#ffab70"),
+    "orange_soft": ("#fbdcc4", "#5a3010"),
+    "violet": ("#6b3fa0", "#c9a6f5"),
 }
-"""Colours. Blue for and orange against stay apart in every common colour blindness."""
-
-DARK = {
-    "paper": "#0f141a",
-    "ink": "#e4e9ef",
-    "muted": "#98a3b0",
-    "line": "#333c47",
-    "card": "#171d25",
-    "blue": "#79b8ff",
-    "blue_soft": "#16395e",
-    "orange": "#ffab70",
-    "orange_soft": "#5a3010",
-    "violet": "#c9a6f5",
-}
-
+"""On light paper and on dark. Blue for and orange against stay apart in every common colour
+blindness."""
 REPLACED = {
     "next": "where the pattern makes do with its next best match, or its mean if none is left",
     "no_match": "as if the pattern had not matched",
@@ -100,9 +87,10 @@ def _written(value: object) -> object:
 @cache
 def style(page: bool) -> Markup:
     """The rules of pictures and, for a `page`, of all else: both colour schemes."""
-    dark = render("picture.css", **DARK)
-    rules = render("picture.css", **LIGHT) + f"@media (prefers-color-scheme:dark){{{dark}}}"
-    return rules + render("page.css", light=LIGHT, dark=DARK) if page else rules
+    light, dark = ({name: each[n] for name, each in COLOURS.items()} for n in (0, 1))
+    in_the_dark = render("picture.css", **dark)
+    rules = render("picture.css", **light) + f"@media (prefers-color-scheme:dark){{{in_the_dark}}}"
+    return rules + render("page.css", light=light, dark=dark) if page else rules
 
 
 class Picture(NamedTuple):

@@ -13,10 +13,7 @@ from sopa_plugin.rules.automaton import HardPattern
 from sopa_plugin.rules.rule import Rule
 from sopa_plugin.rules.tokens import END, START, TokenTest
 from sopa_plugin.rules.unknown import Questions
-from sopa_plugin.wfsa import Arcs, Layout, best_matches, document_scores, spell_out
-
-Span = tuple[int, int]
-"""First token of a match, and the one after its last."""
+from sopa_plugin.wfsa import Arcs, Layout, document_scores
 
 
 class RuleMatcher:
@@ -40,29 +37,15 @@ class RuleMatcher:
     def fires(self, texts: Sequence[Sequence[str]]) -> Tensor:
         """Whether each rule fires on each text of words, bool `[texts, rules]`."""
         found = [torch.zeros(0, self.num_rules, dtype=torch.bool)]
-        for arcs in self._batches(texts):
+        for arcs in self.batches(texts):
             matched = document_scores(self.layout, "boolean", arcs) > 0
             fired = torch.zeros(len(matched), self.num_rules, dtype=torch.int)
             fired.index_add_(1, self.owners, matched.int())
             found.append(fired > 0)
         return torch.cat(found)
 
-    def spans(self, texts: Sequence[Sequence[str]]) -> list[list[Span | None]]:
-        """The words that a match of each rule spans in each text, `[texts][rules]`."""
-        found: list[list[Span | None]] = []
-        for arcs in self._batches(texts):
-            matches = best_matches(self.layout, "boolean", arcs)
-            lengths = arcs.offsets.diff().tolist()
-            for paths, length in zip(spell_out(self.layout, arcs, matches), lengths, strict=True):
-                spans: list[Span | None] = [None] * self.num_rules
-                for path, owner in zip(paths, self.owners.tolist(), strict=True):
-                    if path is not None and spans[owner] is None:
-                        # without the tokens before and after the text
-                        spans[owner] = max(path.start - 1, 0), min(path.end - 1, length - 2)
-                found.append(spans)
-        return found
-
-    def _batches(self, texts: Sequence[Sequence[str]]) -> Iterator[Arcs]:
+    def batches(self, texts: Sequence[Sequence[str]]) -> Iterator[Arcs]:
+        """What the arcs of all patterns score, 0 or 1, on the tokens of some texts at a time."""
         remaining = iter(texts)
         while batch := list(islice(remaining, self.batch_size)):
             words: dict[str, int] = {}
