@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -97,30 +98,22 @@ class AmazonReader(DatasetReader):
 
     def _with_categories(self, source: Path) -> Iterator[Example]:
         categories = source.with_name(source.name.removesuffix(TOKENISED) + ".cat")
-        labels = [(number, line.strip()) for number, line in read_lines(categories, self.encoding)]
-        while labels and not labels[-1][1]:
-            labels.pop()
-        line = 0
-        for line, text in read_lines(source, self.encoding):
-            if line > len(labels):
-                if text.strip():
-                    raise UserError(
-                        f"{source}:{line}: no label for this review: {categories} has "
-                        f"{len(labels)} labels; expected one for every line."
-                    )
+        files = (read_lines(each, self.encoding) for each in (source, categories))
+        for line, (review, category) in enumerate(zip_longest(*files, fillvalue=None), start=1):
+            text, label = review[1] if review else "", category[1].strip() if category else ""
+            if not label and not text.strip():
                 continue
-            label = labels[line - 1][1]
-            if label not in _CATEGORIES:
-                raise UserError(
-                    f"{categories}:{line}: expected 1 (negative) or 2 (positive), found "
-                    f"{shortened(label)}."
-                )
+            where, fault = source, ""
+            if review is None:
+                where, fault = categories, f"no review for this label in {source}"
+            elif not label:
+                where, fault = source, f"no label for this review in {categories}"
+            elif label not in _CATEGORIES:
+                where = categories
+                fault = f"expected 1 (negative) or 2 (positive), found {shortened(label)}"
+            if fault:
+                raise UserError(f"{where}:{line}: {fault}; expected a label for every review.")
             yield Example(text, _CATEGORIES[label], f"{source}:{line}")
-        if line < len(labels):
-            raise UserError(
-                f"{categories}:{line + 1}: no review for this label: {source} has {line} lines; "
-                "expected one for every label."
-            )
 
     def _by_label(self, source: Path) -> Iterator[Example]:
         for label in (POSITIVE, NEGATIVE):
