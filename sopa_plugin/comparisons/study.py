@@ -115,16 +115,10 @@ class Storage:
         url: of an Optuna storage (`sqlite:///...`, `postgresql://...`) that has the studies
             instead; then machines need not share the folder.
 
-    Raises `UserError` if the storage cannot be opened, or holds what an older version has left.
+    Raises `UserError` if the storage cannot be opened.
     """
 
     def __init__(self, folder: Path, url: str | None = None) -> None:
-        for old in (folder / "study.log", *folder.glob("results/*/*.json")):
-            if old.is_file():
-                raise UserError(
-                    f"{old}: left by an earlier version of sopa_plugin, whose searches and results "
-                    "this one does not read; choose another folder with -s, or move it away"
-                )
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.has_heartbeat = url is not None

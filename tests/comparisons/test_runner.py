@@ -281,10 +281,3 @@ def test_command_reports_prints_and_keeps_tables(whole, description, tmp_path, c
     capsys.readouterr()
     main([str(file), "-s", str(tmp_path), "--report"])
     assert "0 of 4 cells are finished" in capsys.readouterr().out
-
-
-def test_results_of_an_earlier_version_are_not_misread(description, tmp_path):
-    (tmp_path / "results" / "sst.dan.all").mkdir(parents=True)
-    (tmp_path / "results" / "sst.dan.all" / "0123456789abcdef.json").write_text("{}")
-    with pytest.raises(UserError, match=r"abcdef\.json: left by an earlier version of sopa_plugin"):
-        Runner(build(Description, description).plans(), tmp_path)

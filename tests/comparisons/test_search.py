@@ -281,12 +281,6 @@ def test_defaults_make_no_other_search():
     assert build(Search, {**SPACE, "seed": 2}).digest != whole.digest
 
 
-def test_a_search_of_an_earlier_version_is_not_misread(tmp_path):
-    (tmp_path / "study.log").write_text("{}")
-    with pytest.raises(UserError, match=r"study\.log: left by an earlier version of sopa_plugin"):
-        run_search(build(Search, SPACE), tmp_path)
-
-
 def test_a_trial_that_ended_meanwhile_is_not_abandoned(tmp_path):
     """It ends after the running trials are listed and before they are put back."""
     only = build(Search, {**SPACE, "num_trials": 1})
