@@ -155,13 +155,13 @@ def test_sums_over_a_long_document(semiring: str, monkeypatch: pytest.MonkeyPatc
         scores, epsilon = 10 * scores, 10 * epsilon
     else:
         scores, epsilon = scores.sigmoid(), epsilon.sigmoid()
-    index = arcs.index.repeat(12)
+    index = arcs.index.repeat(4)
     offsets = torch.tensor([0, len(index)], device=DEVICE)
     found, *_ = sums_close(
         semiring, layout, Arcs(scores, index, offsets, epsilon), monkeypatch, 1e-3
     )
     assert found.isfinite().all()
-    assert semiring == "sum_product" or found.max() > 500
+    assert semiring == "sum_product" or found.max() > 100
 
 
 @here
