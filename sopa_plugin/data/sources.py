@@ -93,6 +93,8 @@ def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, 
             continue
         try:
             value = json.loads(line, object_pairs_hook=unique_keys)
+            if not isinstance(value, dict):
+                raise ValueError("no object")
         except (ValueError, RecursionError) as error:
             raise UserError(
                 f"{path}:{number}: expected one JSON object a line, found {shortened(line)} "
@@ -100,10 +102,6 @@ def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, 
             ) from None
         if "\\u" in line:
             check_encodable(json.dumps(value, ensure_ascii=False), f"{path}:{number}")
-        if not isinstance(value, dict):
-            raise UserError(
-                f"{path}:{number}: expected one JSON object a line, found {shortened(line)}."
-            )
         yield number, value
 
 

@@ -326,7 +326,6 @@ class PretrainedTokenizer(Tokenizer):
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(self.model)
         # the embedder takes documents of any length: no warning, and nothing cut off
         tokenizer.model_max_length = VERY_LARGE_INTEGER
-        fold_and_cut(tokenizer, self.lowercase, self.max_tokens)
         return tokenizer
 
 

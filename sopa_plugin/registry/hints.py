@@ -14,14 +14,28 @@ import typing
 from collections import abc
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, NewType, Optional, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NewType,
+    Optional,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 UNIONS = (Union, types.UnionType)
 LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
 SETS = (set, frozenset, abc.Set, abc.MutableSet)
 MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 ANYTHING = (Any, object)
+SCALARS = (types.NoneType, bool, int, float, str, Path)
 
 REQUIRED = inspect.Parameter.empty
 _ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
@@ -83,6 +97,10 @@ class ConfigOf:
     kind: Any
 
 
+class Deferred(Generic[T]):
+    """Base of `Lazy`: what a hint `Lazy[T]` asks for is what T does."""
+
+
 PositiveInt = Annotated[int, Bound(at_least=1)]
 NonNegativeInt = Annotated[int, Bound(at_least=0)]
 PositiveFloat = Annotated[float, Bound(above=0)]
@@ -140,6 +158,25 @@ def is_restricted(hint: Any) -> bool:
     return get_origin(plain) in inner and any(map(is_restricted, get_args(plain)))
 
 
+def undeferred(hint: Any) -> Any:
+    """T of a hint `Lazy[T]`; any other hint itself, plain."""
+    hint = plain_hint(hint)
+    if is_subclass(hint, Deferred):
+        return Any
+    return get_args(hint)[0] if is_subclass(get_origin(hint), Deferred) else hint
+
+
+def is_part(hint: Any) -> bool:
+    """Whether a config gives such a value as an object holding a constructor's arguments."""
+    if not isinstance(hint, type) or hint in (*ANYTHING, *SCALARS, *LISTS, *SETS, *MAPPINGS):
+        return False
+    return hint is not tuple and not issubclass(hint, Enum) and buildable(hint)
+
+
+def is_subclass(target: object, kind: type) -> bool:
+    return isinstance(target, type) and issubclass(target, kind)
+
+
 def members(hint: Any) -> tuple[Any, ...]:
     """The members of a union, or the hint alone."""
     hint = plain_hint(hint)
@@ -150,7 +187,6 @@ def members(hint: Any) -> tuple[Any, ...]:
 class Argument:
     """One argument of a constructor; `default` is `REQUIRED` where there is none."""
 
-    name: str
     hint: Any
     default: Any
 
@@ -183,8 +219,7 @@ def _arguments(make: Callable[..., Any]) -> dict[str, Argument]:
                 hint = hints.get(each.name, Any)
                 if each.default is None:
                     hint = Optional[hint]  # noqa: UP045  # `x: int = None` takes null
-                argument = Argument(each.name, hint, each.default)
-                taken.setdefault(each.name, argument)
+                taken.setdefault(each.name, Argument(hint, each.default))
         kinds = [each.kind for each in parameters]
         if _KWARGS not in kinds or _ARGS in kinds:
             break

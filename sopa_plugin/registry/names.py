@@ -24,7 +24,7 @@ from importlib.metadata import EntryPoint, distributions
 from typing import Any
 
 from sopa_plugin.errors import UserError
-from sopa_plugin.registry.hints import Argument, arguments
+from sopa_plugin.registry.hints import Argument, arguments, is_subclass
 from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, join
 
 GROUP = "sopa_plugin.plugins"
@@ -159,12 +159,13 @@ def _one_of(known: Iterable[str]) -> str:
 
 def _import(kind: type, name: str, path: str) -> Part | Problem:
     expected = f"the dotted path of a subclass of {kind.__name__}, or a registered name"
-    may_import = _imports.get()
-    if not may_import and _there(name) is None:
+    may_import, (module, _, attribute) = _imports.get(), name.rpartition(".")
+    there: Any = getattr(sys.modules.get(module), attribute, None)
+    if not may_import and there is None:
         package = name.partition(".")[0]
         return Problem(path, f"'{name}' is of the package '{package}', {_trust(package)}")
     try:
-        target = pkgutil.resolve_name(name) if may_import else _there(name)
+        target = pkgutil.resolve_name(name) if may_import else there
     except Exception as error:  # a module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
         return Problem(path, f"'{name}' cannot be imported", expected, f'"{name}"', reason)
@@ -176,22 +177,6 @@ def _import(kind: type, name: str, path: str) -> Part | Problem:
         what = f"'{name}' is abstract and cannot be built"
         return Problem(path, what, expected, f'"{name}"', "name one of its subclasses")
     return Part(kind, name, target, part_of(target).constructor)
-
-
-def _there(name: str) -> Any:
-    """What is at a dotted path among the modules that are imported already; None if nothing is."""
-    parts = name.split(".")
-    for length in range(len(parts) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:length]))
-        if found is not None:
-            for part in parts[length:]:
-                found = getattr(found, part, None)
-            return found
-    return None
-
-
-def is_subclass(target: object, kind: type) -> bool:
-    return isinstance(target, type) and issubclass(target, kind)
 
 
 def takes_type(kind: type) -> bool:

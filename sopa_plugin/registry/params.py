@@ -13,14 +13,13 @@ import inspect
 import itertools
 import json
 import os
-from collections import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
 from sopa_plugin.files import parse_json
 from sopa_plugin.registry.hints import (
@@ -31,27 +30,37 @@ from sopa_plugin.registry.hints import (
     UNIONS,
     Bound,
     ConfigOf,
+    Deferred,
     Local,
     arguments,
-    buildable,
     field_hints,
+    is_part,
     is_restricted,
+    is_subclass,
     members,
     notes,
     plain_hint,
+    undeferred,
 )
 from sopa_plugin.registry.names import (
     Part,
     choices,
     choose,
     is_registrable,
-    is_subclass,
     lookup,
     part_of,
     registered,
     takes_type,
 )
-from sopa_plugin.registry.problems import ConfigError, Problem, did_you_mean, found, join, nearest
+from sopa_plugin.registry.problems import (
+    ConfigError,
+    Problem,
+    describe,
+    did_you_mean,
+    found,
+    join,
+    nearest,
+)
 
 T = TypeVar("T")
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -157,7 +166,7 @@ class Registrable:
         return build(cls, params, **handed_over)  # type: ignore[no-any-return]
 
 
-class Lazy(Generic[T]):
+class Lazy(Deferred[T]):
     """A part that its owner builds, once it knows what to hand over.
 
     As a type hint (`optimizer: Lazy[Optimizer]`) it is checked with the rest of the config; the
@@ -332,7 +341,7 @@ class Walk:
             return self._items(hint, value, path)
         if kind in MAPPINGS:
             return self._table(hint, value, path)
-        if _is_part(kind):
+        if is_part(kind):
             return self._part(kind, value, path)
         return self._scalar(hint, value, path)
 
@@ -375,7 +384,7 @@ class Walk:
         options = list(get_args(hint))
         if value is None and type(None) in options:
             return _leaf(None)
-        if any(is_subclass(_unlazy(each), Registrable) for each in options):
+        if any(is_subclass(undeferred(each), Registrable) for each in options):
             # a string is the name of a part, to be checked as one
             options = [each for each in options if plain_hint(each) is not str]
         # an exact type first, so that 3 is an int of `float | int`
@@ -395,7 +404,7 @@ class Walk:
         return self._mismatch(hint, value, path, what)
 
     def _lazy(self, hint: Any, value: Any, path: str) -> _Node:
-        kind = _unlazy(hint)
+        kind = undeferred(hint)
         params = value.params if isinstance(value, Lazy) else value
         if not isinstance(params, str | Mapping):
             return self._mismatch(kind, params, path)
@@ -572,74 +581,3 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-# --- type hints in words ---
-
-_SCALARS: dict[Any, str] = {
-    type(None): "null",
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    Path: "a path",
-}
-
-
-def _unlazy(hint: Any) -> Any:
-    """T of a hint `Lazy[T]`; any other hint itself, plain."""
-    hint = plain_hint(hint)
-    if hint is Lazy:
-        return Any
-    return get_args(hint)[0] if get_origin(hint) is Lazy else hint
-
-
-def _is_part(hint: Any) -> bool:
-    """Whether a config gives such a value as an object holding a constructor's arguments."""
-    if not isinstance(hint, type) or hint in (*ANYTHING, *_SCALARS, *LISTS, *SETS, *MAPPINGS):
-        return False
-    return hint is not tuple and not issubclass(hint, Enum) and buildable(hint)
-
-
-def describe(hint: Any) -> str:
-    """What a hint asks for, in words."""
-    if notes(hint, Local):
-        return "a path (a string)"
-    limits = " and ".join(map(str, notes(hint, Bound)))
-    hint = _unlazy(hint)
-    kind, args = get_origin(hint) or hint, get_args(hint)
-    if hint in _SCALARS:
-        return f"{_SCALARS[hint]} {limits}".rstrip()
-    if hint in ANYTHING:
-        return "anything"
-    if kind in UNIONS:
-        return _either(describe(each) for each in args if _in_config(each)) or "nothing"
-    if kind is Literal:
-        return _either(f'"{each}"' if isinstance(each, str) else found(each) for each in args)
-    if kind is tuple and args and args[-1] is not Ellipsis:
-        return f"a list of {len(args)}: " + ", ".join(map(describe, args))
-    if kind in (*LISTS, *SETS, tuple):
-        return f"a list of {describe(args[0])}" if args else "a list"
-    if kind in MAPPINGS:
-        return f"an object of {describe(args[0])}: {describe(args[1])}" if args else "an object"
-    if is_subclass(kind, Enum):
-        return _either(found(each.value) for each in kind)
-    if is_subclass(kind, Registrable) and kind in registered:
-        return f"a {kind.__name__} (type: {', '.join(sorted(choices(kind))) or 'none known'})"
-    if _is_part(kind):
-        return f"an object (arguments of {kind.__name__})"
-    if isinstance(kind, type):
-        return f"a Python {kind.__name__} (not to be given in a config)"
-    return str(hint)
-
-
-def _in_config(hint: Any) -> bool:
-    """Whether JSON can hold a value of that hint (a tensor or function comes from a program)."""
-    kind = get_origin(plain_hint(hint)) or plain_hint(hint)
-    if not isinstance(kind, type) or kind in _SCALARS or _is_part(kind) or issubclass(kind, Enum):
-        return kind is not abc.Callable
-    return kind in (*LISTS, *SETS, *MAPPINGS, tuple, object, Lazy, *UNIONS)
-
-
-def _either(words: Iterable[str]) -> str:
-    return " or ".join(dict.fromkeys(words))

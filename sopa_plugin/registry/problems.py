@@ -1,15 +1,35 @@
-"""What is wrong with a config: one `Problem` a fault, and `ConfigError`, which lists them all."""
+"""What is wrong with a config: one `Problem` a fault, and `ConfigError`, which lists them all.
+
+And the words for it: of what is there (`found`), and of what a type hint asks for (`describe`).
+"""
 
 from __future__ import annotations
 
 import difflib
 import json
+from collections import abc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from sopa_plugin.errors import UserError, brief
+from sopa_plugin.registry.hints import (
+    ANYTHING,
+    LISTS,
+    MAPPINGS,
+    SCALARS,
+    SETS,
+    UNIONS,
+    Bound,
+    Local,
+    is_part,
+    is_subclass,
+    notes,
+    undeferred,
+)
 
 TOP_LEVEL = "(top level)"
 LONGEST_FOUND = 80  # characters of a value that a problem shows
@@ -110,3 +130,57 @@ _KINDS: dict[Any, str] = {
     Mapping: "an object",
     list | tuple | set | frozenset: "a list",
 }
+
+
+_SCALARS: dict[Any, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Path: "a path",
+}
+
+
+def describe(hint: Any) -> str:
+    """What a hint asks for, in words."""
+    if notes(hint, Local):
+        return "a path (a string)"
+    limits = " and ".join(map(str, notes(hint, Bound)))
+    hint = undeferred(hint)
+    kind, args = get_origin(hint) or hint, get_args(hint)
+    if hint in SCALARS:
+        return f"{_SCALARS[hint]} {limits}".rstrip()
+    if hint in ANYTHING:
+        return "anything"
+    if kind in UNIONS:
+        return _either(describe(each) for each in args if _in_config(each)) or "nothing"
+    if kind is Literal:
+        return _either(f'"{each}"' if isinstance(each, str) else found(each) for each in args)
+    if kind is tuple and args and args[-1] is not Ellipsis:
+        return f"a list of {len(args)}: " + ", ".join(map(describe, args))
+    if kind in (*LISTS, *SETS, tuple):
+        return f"a list of {describe(args[0])}" if args else "a list"
+    if kind in MAPPINGS:
+        return f"an object of {describe(args[0])}: {describe(args[1])}" if args else "an object"
+    if is_subclass(kind, Enum):
+        return _either(found(each.value) for each in kind)
+    if isinstance(kind, type) and (known := getattr(kind, "list_available", list)()):
+        return f"a {kind.__name__} (type: {', '.join(sorted(known))})"
+    if is_part(kind):
+        return f"an object (arguments of {kind.__name__})"
+    if isinstance(kind, type):
+        return f"a Python {kind.__name__} (not to be given in a config)"
+    return str(hint)
+
+
+def _in_config(hint: Any) -> bool:
+    """Whether JSON can hold a value of that hint (a tensor or function comes from a program)."""
+    kind = get_origin(undeferred(hint)) or undeferred(hint)
+    if not isinstance(kind, type) or kind in SCALARS or is_part(kind) or issubclass(kind, Enum):
+        return kind is not abc.Callable
+    return kind in (*LISTS, *SETS, *MAPPINGS, tuple, object, *UNIONS)
+
+
+def _either(words: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(words))

@@ -28,7 +28,7 @@ from sopa_plugin.registry import (
     check,
     fill_defaults,
 )
-from sopa_plugin.registry.params import describe
+from sopa_plugin.registry.problems import describe
 
 Seed = NewType("Seed", Annotated[int, Bound(at_least=0, at_most=2**32 - 1)])
 Share = Annotated[float, Bound(above=0, at_most=1)]

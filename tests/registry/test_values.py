@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sopa_plugin.registry import ConfigError, Registrable, build, check, fill_defaults
-from sopa_plugin.registry.params import describe
+from sopa_plugin.registry.problems import describe
 
 if TYPE_CHECKING:
     from nowhere import Missing
