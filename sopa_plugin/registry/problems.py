@@ -165,7 +165,8 @@ def describe(hint: Any) -> str:
         return f"an object of {describe(args[0])}: {describe(args[1])}" if args else "an object"
     if is_subclass(kind, Enum):
         return _either(found(each.value) for each in kind)
-    if isinstance(kind, type) and (known := getattr(kind, "list_available", list)()):
+    known: list[str] = getattr(kind, "list_available", list)()
+    if known:
         return f"a {kind.__name__} (type: {', '.join(sorted(known))})"
     if is_part(kind):
         return f"an object (arguments of {kind.__name__})"
