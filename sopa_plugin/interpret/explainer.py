@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ from sopa_plugin.interpret.leave_one_out import (
     DocumentScores,
     LeaveOneOut,
     Replacement,
-    Use,
     faithfulness,
     fires_in,
     log_odds,
@@ -36,7 +34,6 @@ from sopa_plugin.interpret.matching import (
     ArcScores,
     MatchesAsked,
     TopMatches,
-    best_in,
     spell,
     with_boundaries,
 )
@@ -179,8 +176,17 @@ class Explainer:
             tuple((names[n], float(row[n])) for n in np.argsort(-row) if row[n] >= ALIKE)
             for row in scores.correlations()
         ]
-        uses = None if labelled is None else self._uses(scores, effects, *labelled)
-        arcs = None
+        arcs, uses, measured = None, None, 0
+        if labelled is not None:
+            assert effects is not None
+            means = scores.document_vector_means() if self.means is None else self.means
+            gold, measured = iter(labelled[1]), len(labelled[0])
+            chunks = (
+                (scored, list(islice(gold, len(chunk))))
+                for chunk, scored in self._read_all(labelled[0])
+            )
+            given = scores.thresholds, effects, means, self._leave_one_out()
+            uses = measure_use(chunks, *given)
         if words > 0:
             consumed = [use.consumed if use.fired else {} for use in uses] if uses else None
             known = [(sampled, torch.cat(rows))] if sampled else self.subject.vocabulary()
@@ -203,7 +209,6 @@ class Explainer:
             alike,
         )
         patterns = tuple(PatternReading(*row) for row in zip(*columns, strict=True))
-        measured = 0 if labelled is None else len(labelled[0])
         reading = PatternsReading(patterns, len(scores.scores), self.replacement, measured)
         return reading.sorted("dev" if uses else "influence")
 
@@ -253,8 +258,8 @@ class Explainer:
 
     def matches(self, document: Any) -> Mapping[str, Match | None]:
         """The best match of each pattern in one document."""
-        scored, words = self._read([document]), self.subject.words([document])[0]
-        return best_in(self.subject, scored, words)
+        found = MatchesAsked(self._read([document]), self.subject.words([document])[0])
+        return {name: found[name] for name in self.subject.names}
 
     def document(
         self,
@@ -345,21 +350,21 @@ class Explainer:
         named = (edges.cumsum()[:-1] > 0)[scored.ids >= 0]
         faithful = faithfulness(subject, scored.documents, named, targets).tolist()
         shown_scores = subject.encoder.options.algebra.to_score(scores.double()).cpu().numpy()
-        uses_next = self.replacement == "next"
-
-        def spelt(n: int, instead: bool, some: Container[str] | None) -> dict[str, Match | None]:
-            given = scored.without_phrases if instead else scored
-            return best_in(subject, given, words[n], n, some)
-
         for n, (_, own, number) in enumerate(told):
             first = {names[k] for k in drawn[n].tolist()}
-            matches = MatchesAsked(partial(spelt, n, False), first)
-            others = MatchesAsked(partial(spelt, n, True), first) if uses_next else None
+            matches, others = (
+                MatchesAsked(scored, words[n], n, first, instead) for instead in (False, True)
+            )
             columns = (each[n, order[n]].tolist() for each in (shown_scores, effects, evidence))
             rows = zip(order[n].tolist(), *columns, strict=True)
             contributions = tuple(
                 Contribution(
-                    names[k], score, matches, dict(zip(told_of, effect, strict=True)), others, usual
+                    names[k],
+                    score,
+                    matches,
+                    dict(zip(told_of, effect, strict=True)),
+                    others if self.replacement == "next" else None,
+                    usual,
                 )
                 for k, score, effect, usual in rows
             )
@@ -428,7 +433,7 @@ class Explainer:
             after = recurrence.take_epsilons(state)[0, columns]
             after[-1] = step.scores[0, number]
             values.append(tuple(algebra.to_score(after.double()).tolist()))
-        match = best_in(self.subject, scored, words, 0, [pattern], count_boundaries=True)[pattern]
+        match = MatchesAsked(scored, words, 0, [pattern], count_boundaries=True)[pattern]
         tokens = with_boundaries(self.subject, words)
         return StateActivations(pattern, tokens, tuple(values), match)
 
@@ -462,25 +467,6 @@ class Explainer:
                 parts.append(each[torch.from_numpy(some).to(each.device)])
             read += len(each)
         return torch.cat([each.to(parts[-1]) for each in parts])
-
-    def _uses(
-        self,
-        scores: DocumentScores,
-        effects: NDArray[np.float64] | None,
-        documents: Sequence[Any],
-        gold: Sequence[int],
-    ) -> list[Use]:
-        """Each pattern's use on labelled documents, by what is read of others."""
-        assert effects is not None
-        means = scores.document_vector_means() if self.means is None else self.means
-        speaks_for = np.where(abs(effects).max(axis=1) < LEAST, -1, effects.argmax(axis=1))
-        labels = iter(gold)
-        chunks = (
-            (scored, list(islice(labels, len(chunk))))
-            for chunk, scored in self._read_all(documents)
-        )
-        given = scores.thresholds, speaks_for, means, self._leave_one_out()
-        return measure_use(self.subject, chunks, *given)
 
     def _leave_one_out(self) -> LeaveOneOut:
         return LeaveOneOut(self.subject, self.replacement, self.means)

@@ -301,24 +301,25 @@ class Use(Told):
 
 @torch.no_grad()
 def measure_use(
-    subject: Subject,
     chunks: Iterable[tuple[ArcScores, Sequence[int]]],
     thresholds: NDArray[np.float64],
-    speaks_for: NDArray[np.integer],
+    effects: NDArray[np.float64],
     means: Tensor,
     leave_one_out: LeaveOneOut,
 ) -> list[Use]:
     """Each pattern's use.
 
     Arguments:
-        subject: whose patterns they are.
         chunks: some documents at a time and the numbers of their labels; all share new words.
         thresholds: from where on each pattern fires, `[K]`.
-        speaks_for: the number of the label that each pattern speaks for, -1 of none, `[K]`.
+        effects: mean contributions where it does, `[K, labels]`.
         means: what patterns are held at.
         leave_one_out: makes the contributions of which the largest count.
     """
-    held, patterns = LeaveOneOut(subject, "mean", means), len(speaks_for)
+    subject, patterns = leave_one_out.subject, len(effects)
+    held = LeaveOneOut(subject, "mean", means)
+    # shape: [K]; the label that each pattern speaks for
+    speaks_for = np.where(abs(effects).max(axis=1) < LEAST, -1, effects.argmax(axis=1))
     # shape: [K]; sums over documents
     fired, hits, loss, accuracy, top = np.zeros((5, patterns))
     labels = np.zeros(len(subject.labels))
@@ -350,9 +351,9 @@ def measure_use(
         loss += (before[every, gold][:, None] - after[every, :, gold]).sum(axis=0)
         right = (before.argmax(axis=1) == gold).astype(int)[:, None]
         accuracy += ((after.argmax(axis=2) == gold[:, None]) - right).sum(axis=0)
-        effects = np.abs(leave_one_out(scored)[asked, :, before.argmax(axis=1)])
-        largest = np.argsort(-effects, axis=1, kind="stable")[:, :TOP]
-        np.add.at(top, largest[np.take_along_axis(effects, largest, axis=1) > LEAST], 1)
+        sizes = np.abs(leave_one_out(scored)[asked, :, before.argmax(axis=1)])
+        largest = np.argsort(-sizes, axis=1, kind="stable")[:, :TOP]
+        np.add.at(top, largest[np.take_along_axis(sizes, largest, axis=1) > LEAST], 1)
         new = list({key[-1] for key in consumed} - spelt.keys() - {-1, -2})
         spelt |= zip(new, subject.spell(new, scored.documents.new_words), strict=True)
     spelt |= {-1: BEFORE, -2: AFTER}

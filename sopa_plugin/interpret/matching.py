@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -248,40 +248,39 @@ def spell(
     return found
 
 
-def best_in(
-    subject: Subject,
-    scored: ArcScores,
-    words: Sequence[str],
-    number: int = 0,
-    names: Container[str] | None = None,
-    count_boundaries: bool = False,
-) -> dict[str, Match | None]:
-    """The best match of each pattern, or of those `names`, in a document; None where there is none.
-
-    It is the one of `number` among those `scored`; `count_boundaries` as for `spell`.
-    """
-    numbers = [n for n, name in enumerate(subject.names) if names is None or name in names]
-    wanted = np.array(numbers, dtype=int)
-    found = wanted[scored.best_matches.ends[number].cpu().numpy()[wanted] >= 0]
-    paths = scored.paths(np.full_like(found, number), found)
-    none = [0] * len(paths)
-    matches = spell(subject, paths, [words] * len(paths), none, None, count_boundaries)
-    spelt: dict[str, Match | None] = dict.fromkeys(subject.names[n] for n in numbers)
-    return spelt | {match.pattern: match for match in matches}
-
-
 class MatchesAsked(dict[str, Match | None]):
-    """What `best_in` gives, when one asks for it: the `first` patterns' without the others'."""
+    """The best match of each pattern in a document, found when one asks for it; None: no match.
+
+    Arguments:
+        scored: documents.
+        words: of the document.
+        number: which of those scored it is.
+        first: patterns that are found together, without the others.
+        instead: whether to find next best matches, those of `without_phrases`.
+        count_boundaries: as for `spell`.
+    """
 
     def __init__(
         self,
-        spell: Callable[[Container[str] | None], dict[str, Match | None]],
-        first: Container[str],
+        scored: ArcScores,
+        words: Sequence[str],
+        number: int = 0,
+        first: Container[str] = (),
+        instead: bool = False,
+        count_boundaries: bool = False,
     ) -> None:
-        self.spell, self.first = spell, first
+        self.scored, self.words, self.number, self.first = scored, words, number, first
+        self.instead, self.count_boundaries = instead, count_boundaries
 
     def __missing__(self, name: str) -> Match | None:
-        self.update(self.spell(self.first if name in self.first else None))
+        scored = self.scored.without_phrases if self.instead else self.scored
+        names, of_first = scored.subject.names, name in self.first
+        wanted = np.array([n for n, each in enumerate(names) if not of_first or each in self.first])
+        found = wanted[scored.best_matches.ends[self.number].cpu().numpy()[wanted] >= 0]
+        paths = scored.paths(np.full_like(found, self.number), found)
+        given = [self.words] * len(paths), [0] * len(paths), None, self.count_boundaries
+        self.update((names[n], None) for n in wanted.tolist())
+        self.update((each.pattern, each) for each in spell(scored.subject, paths, *given))
         return self[name]
 
 

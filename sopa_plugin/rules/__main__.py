@@ -71,14 +71,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _check(args: Namespace) -> None:
     """Prints what becomes of rules."""
-    from sopa_plugin.rules.check import Firing, report
+    from sopa_plugin.rules.check import report
     from sopa_plugin.rules.rule import Rules
 
     rules = Rules.examine(args.file)
     if args.lowercase:
         rules = rules.without_case()
-    firing = Firing.of(rules, *_read(args)) if args.data else None
-    for line in report(rules, firing):
+    for line in report(rules, *(_read(args) if args.data else ())):
         print(visible(line))
     if rules.faults:
         raise UserError(f"{args.file}: {len(rules.faults)} rules are refused; see above")

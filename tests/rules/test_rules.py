@@ -16,7 +16,7 @@ import pytest
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.rules.automaton import ANY, DoesNotFit, HardPattern, Item, fit
-from sopa_plugin.rules.check import Firing, report
+from sopa_plugin.rules.check import report
 from sopa_plugin.rules.matching import RuleMatcher
 from sopa_plugin.rules.rule import Rules
 from sopa_plugin.rules.tokens import END, START, TokenTest, one_of, read_regex, read_token
@@ -383,7 +383,7 @@ def test_the_report_counts_conflicts_and_what_is_not_covered(tmp_path: Path) -> 
     file = write(tmp_path / "r.txt", "[pos]", "$ * good $ *", "[neg]", "$ * not $ *", "( a b ) +")
     rules = Rules.examine(file)
     texts = [["good"], ["not", "good"], ["dull"]]
-    lines = list(report(rules, Firing.of(rules, texts, ["pos", "neg", "neg"])))
+    lines = list(report(rules, texts, ["pos", "neg", "neg"]))
     assert lines[0].startswith(
         f"{file}:2: pos/1: exact; fires on 2, precision 50.0%, recall 100.0%"
     )
