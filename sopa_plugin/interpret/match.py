@@ -65,33 +65,16 @@ class Step(Told):
         """The state that the arc leads to."""
         return self.state if self.arc == "self_loop" else self.state + 1
 
+    @property
+    def shown(self) -> str:
+        """What stands under the state that the arc leads to."""
+        return f"↻{self.token}" if self.arc == "self_loop" else self.token or "[ε]"
+
     def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {"arc": self.arc, "state": self.state, "score": self.score}
         if self.arc != "epsilon":
             values |= {"position": self.position, "token": self.token}
         return values
-
-
-@dataclass(frozen=True)
-class StateColumn:
-    """What one state holds in a match: the word (or epsilon) that led to it, its loop words."""
-
-    state: int
-    word: str | None
-    epsilon: bool
-    loops: tuple[str, ...]
-
-    @classmethod
-    def of(cls, state: int, steps: Sequence[Step]) -> StateColumn:
-        """A state with the steps that reach it."""
-        loops = tuple(step.token or "" for step in steps if step.arc == "self_loop")
-        word = next((step.token for step in steps if step.arc == "main_path"), None)
-        return cls(state, word, any(step.arc == "epsilon" for step in steps), loops)
-
-    def texts(self, epsilon: str) -> list[str]:
-        """What stands under the state, `epsilon` for a step without a word, loop words last."""
-        first = epsilon if self.epsilon else self.word
-        return [first or ""] * bool(first) + [f"↻{word}" for word in self.loops]
 
 
 @dataclass(frozen=True)
@@ -140,18 +123,16 @@ class Match(Told):
         texts = pieces("ε" if step.token is None else step.token for step in self.steps)
         return tuple((step.arc, *text) for step, text in zip(self.steps, texts, strict=True))
 
-    def columns(self) -> tuple[StateColumn, ...]:
-        """The match by state, the columns of the paper's Table "Highest Scoring Phrases".
+    def columns(self) -> dict[int, list[Step]]:
+        """The steps by the state that they lead to, as in the paper's "Highest Scoring Phrases".
 
         One column a state from 1 to END; a column for START comes first where its loop was taken.
         """
         reached: dict[int, list[Step]] = {}
         for step in self.steps:
             reached.setdefault(step.reaches, []).append(step)
-        return tuple(
-            StateColumn.of(state, reached.get(state, []))
-            for state in range(0 if 0 in reached else 1, self.num_states)
-        )
+        states = range(0 if 0 in reached else 1, self.num_states)
+        return {state: reached.get(state, []) for state in states}
 
 
 CONTEXT = 12

@@ -28,7 +28,7 @@ from sopa_plugin.interpret.markup import (
     text_width,
     unpainted,
 )
-from sopa_plugin.interpret.match import Match, StateColumn, unknown_pattern
+from sopa_plugin.interpret.match import Match, unknown_pattern
 
 SIZE, SMALL, LINE, PAD, LETTERS = 13.0, 11.0, 17.0, 13.0, 22
 OFTEN, HARDLY = 0.25, 0.05
@@ -199,10 +199,6 @@ class PatternReading(Told):
         names = {"pattern": self.name, "states": self.num_states}
         return {**names, **super().to_dict(), "alike": dict(self.alike)}
 
-    def rows(self) -> list[dict[int, StateColumn]]:
-        """The matches by state."""
-        return [{column.state: column for column in match.columns()} for match in self.matches]
-
     def painted(self) -> str:
         """A line of facts, a line a phrase, states below one another."""
         head = paint(f"Pattern {self.name}", "strong")
@@ -212,10 +208,10 @@ class PatternReading(Told):
         for facts in (self.use_facts, self.habits):
             lines += [paint(fold("  " + " · ".join(facts), 4), "muted")] * bool(facts)
         lines += [fold(f"  {visible(self.gloss)}", 4)] * bool(self.gloss)
-        rows = self.rows()
+        rows = [match.columns() for match in self.matches]
         states = sorted({state for row in rows for state in row})
         cells = [
-            [visible(" ".join(row[state].texts("[ε]"))) if state in row else "" for state in states]
+            [visible(" ".join(step.shown for step in row.get(state, ()))) for state in states]
             for row in rows
         ]
         for match, phrase in zip(self.matches, aligned(cells), strict=True):
@@ -232,17 +228,20 @@ class PatternReading(Told):
         if not self.matches:
             note = Markup('<text y="14" font-size="13" class="muted">{}</text>').format(NO_MATCH)
             return Picture(text_width(NO_MATCH, SIZE), 20, note)
-        rows = self.rows()
+        rows = [match.columns() for match in self.matches]
         states = range(min(min(row) for row in rows), self.num_states)
         scores = [number(match.score) + match.repeats for match in self.matches]
         widths = [max(text_width(score, SIZE) for score in ("score", *scores)) + 20]
         for state in states:
             words = [state_name(state, self.num_states)]
-            words += [word for row in rows if state in row for word in row[state].texts("")]
+            words += [step.shown for row in rows for step in row.get(state, ())]
             widths.append(max(38.0, max(text_width(word[:LETTERS], SIZE) for word in words) + 16))
         x = list(accumulate(widths, initial=0.0))
         places = {state: (x[n], widths[n]) for n, state in enumerate(states, start=1)}
-        depths = [1 + max(len(column.loops) for column in row.values()) for row in rows]
+        loops = [
+            [sum(s.arc == "self_loop" for s in column) for column in row.values()] for row in rows
+        ]
+        depths = [1 + max(each) for each in loops]
         *y, end = accumulate((LINE * depth + 5 for depth in depths), initial=20.0)
         drawn = [
             (score, top, [(*places[state], column) for state, column in row.items()])
