@@ -80,8 +80,9 @@ def _put(old: Any, before: Before, keys: Sequence[str], value: Any, path: Sequen
     if not keys:
         named = value.get("type") if isinstance(value, Mapping) else value
         there = isinstance(old, Mapping) and isinstance(named, str) and _type(old, before, path)
-        kept = _retyped(old, before, named, path, value) if there else value
-        return kept if isinstance(value, str) else value
+        whole = not isinstance(value, str)
+        kept = _retyped(old, before, named, path, whole) if there else value  # says what is dropped
+        return value if whole else kept
     key, rest, where = keys[0], keys[1:], [*path, keys[0]]
     if isinstance(old, list):
         if not key.isdecimal() or int(key) >= len(old):
@@ -123,7 +124,7 @@ def _type(part: Any, before: Before, path: Sequence[str]) -> str | None:
 
 
 def _retyped(
-    old: Any, before: Before, name: Any, path: Sequence[str], whole: object = ""
+    old: Any, before: Before, name: Any, path: Sequence[str], whole: bool = False
 ) -> dict[str, Any]:
     """The config `old` of a part with another `type`, and of its arguments what that one requires.
 
@@ -136,7 +137,7 @@ def _retyped(
         return {"type": name} | (_meant(before, path) if old is None and former else params)
     part = before().parts.get(where)
     new = lookup(part.kind, name, where) if part and isinstance(name, str) else None
-    takes = new.configurable if isinstance(new, Part) and isinstance(whole, str) else {}
+    takes = new.configurable if isinstance(new, Part) and not whole else {}
     kept = {key: each for key, each in params.items() if key in takes and takes[key].required}
     if dropped := {key: each for key, each in params.items() if key not in kept}:
         logger.warning(

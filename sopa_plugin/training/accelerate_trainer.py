@@ -247,6 +247,7 @@ class AccelerateTrainer(Trainer):
     def _train_epochs(self, state: TrainingState, began: float) -> None:
         """Epochs until they are enough, each with its checkpoint."""
         progress, tracker, said = state.progress, state.tracker, time.monotonic()
+        state.class_weights = self._weights(state)
         captured = self._captured(state)
         end = progress.refitted_from + self.num_epochs
         while progress.epoch < end and not tracker.should_stop:
@@ -383,10 +384,10 @@ class AccelerateTrainer(Trainer):
             logger.info("each training step is %s", kind)
         if reason is not None:
             return None
-        weights = self._weights(state)
 
         def learn(logits: Tensor, labels: Tensor) -> None:
-            reduction = self.loss_reduction  # mean: over the weights of those that have a label
+            weights, reduction = state.class_weights, self.loss_reduction
+            # mean: over the weights of those that have a label
             functional.cross_entropy(logits, labels, weights, reduction=reduction).backward()
             self._clip(state.model)
 
@@ -447,7 +448,7 @@ class AccelerateTrainer(Trainer):
         if captured is not None and captured.take(numbers, state.train_logits):
             state.schedule.after_step()
             return
-        weights = self._weights(state)
+        weights = state.class_weights
         size: float = len(numbers)
         if weights is not None:  # as torch has the mean: over the weights
             assert state.train.labels is not None
@@ -517,7 +518,7 @@ class AccelerateTrainer(Trainer):
 
     def _weights(self, state: TrainingState) -> Tensor | None:
         """Weights of the classes, `[labels]`."""
-        if self.class_weights is None:
+        if self.class_weights is None or not self.num_epochs:
             return None
         names = state.model.labels
         if self.class_weights == "balanced":

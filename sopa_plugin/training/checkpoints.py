@@ -153,6 +153,7 @@ class TrainingState:
         progress: how far the run has come.
         train_logits: scores of the training documents, as they were when each was trained on, of
             this process alone; `[documents, labels]`.
+        class_weights: of the loss, `[labels]`; None where classes count alike.
         starts: weights some of whose numbers rules began: each with these, and which they are.
         embedder_start: what is trained of the embedder, if it is pulled to its start, with that.
     """
@@ -170,6 +171,7 @@ class TrainingState:
 
     def __post_init__(self) -> None:
         self.progress = Progress()
+        self.class_weights: torch.Tensor | None = None
         self.starts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self.embedder_start: list[tuple[torch.Tensor, torch.Tensor]] = []
         shape = len(self.train), len(self.model.labels)
