@@ -216,7 +216,12 @@ def choose_device(device: str | None) -> str:
 
 
 def check_output(path: Path, option: str, force: bool) -> None:
-    """Raises `UserError` where an output file, named by `option`, would replace another."""
+    """Raises `UserError` where an output file, named by `option`, would replace another.
+
+    And where it is a folder.
+    """
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; name a file in it")
     if path.is_file() and not force:
         raise UserError(
             f"{path}: the output file exists already; choose another with {option}, or replace it "

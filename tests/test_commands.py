@@ -94,6 +94,11 @@ def test_train_evaluate_predict(project: Path, capsys: pytest.CaptureFixture[str
     before = (project / "answers").read_bytes()
     assert command(predict.main, str(run), "-i", "lines", "-O", "answers") == 1
     assert "the output file exists already" in capsys.readouterr().err
+    for output, said in ((".", "name a file in it"), ("absent/answers", "make its folder first")):
+        assert command(predict.main, str(run), "-i", "lines", "-O", output) == 1
+        assert said in capsys.readouterr().err
+        assert command(evaluate.main, str(run), "other.txt", "--errors", output) == 1
+        assert said in capsys.readouterr().err
     assert command(predict.main, str(run), "-i", "lines", "-O", "answers", "--force") == 0
     assert (project / "answers").read_bytes() == before
 
