@@ -71,7 +71,7 @@ def run_once(config: Mapping[str, Any], folder: Path, on_epoch: OnEpoch | None =
     folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.exists() and not _can_go_on(config, folder):
         remove_run(folder)
-    metrics = run_experiment(config, folder, recover=True, on_epoch=on_epoch)
+    metrics = run_experiment(config, folder, recover=folder.exists(), on_epoch=on_epoch)
     file = folder / PREDICTIONS.format(split="test")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []  # no test set
     answers = [json.loads(line) for line in lines]
