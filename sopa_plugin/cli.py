@@ -30,7 +30,7 @@ from sopa_plugin.registry import (
 )
 
 if TYPE_CHECKING:
-    from sopa_plugin.data.stream import Documents
+    from sopa_plugin.data.stream import DocumentStream
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
@@ -177,7 +177,9 @@ def add_input(parser: argparse.ArgumentParser, option: str) -> None:
 
 
 @contextmanager
-def open_input(args: argparse.Namespace, path: str | None) -> Iterator[tuple[BinaryIO, Documents]]:
+def open_input(
+    args: argparse.Namespace, path: str | None
+) -> Iterator[tuple[BinaryIO, DocumentStream]]:
     """A file that is open, or stdin, and its documents, read as the options of `add_input` say."""
     from sopa_plugin.data.stream import open_documents
 

@@ -40,7 +40,7 @@ from sopa_plugin.registry import import_plugins
 if TYPE_CHECKING:
     import argparse
 
-    from sopa_plugin.data.stream import Documents
+    from sopa_plugin.data.stream import DocumentStream
 
 logger = logging.getLogger("sopa_plugin.predict")  # also where `python -m` calls it __main__
 
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def predict_stream(
-    model: Predictor, documents: Documents, output: BinaryIO, workers: int = 1
+    model: Predictor, documents: DocumentStream, output: BinaryIO, workers: int = 1
 ) -> None:
     """Writes the `documents` with their answers to `output`.
 

@@ -55,7 +55,7 @@ Predict = Callable[[list[str]], NDArray[Any]]
 logger = logging.getLogger(__name__)
 
 
-class Documents(ABC):
+class DocumentStream(ABC):
     """Documents, each with the row that it is in.
 
     A text that is empty or missing is a document with no token, which is said of the first in a
@@ -115,7 +115,7 @@ class Documents(ABC):
         return [self._free(each, taken) for each in answer_columns(labels)]
 
 
-class Lines(Documents):
+class Lines(DocumentStream):
     """Lines of plain text, or of JSON objects, as they come; blank ones among JSON are none.
 
     Answers are lines of JSON in UTF-8: `text`, or a line's own object as it was written, with
@@ -213,7 +213,7 @@ _OBEYED = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\
 """What JSON need not escape and a terminal would obey: DEL, C1 and what turns text round."""
 
 
-class Rows(Documents):
+class Rows(DocumentStream):
     """A `.csv` or `.tsv` file, read as by the reader `text`, with answers in columns of their own.
 
     Arguments:
@@ -286,7 +286,7 @@ class Rows(Documents):
         return write
 
 
-class ParquetRows(Documents):
+class ParquetRows(DocumentStream):
     """A Parquet file; its columns keep their types and metadata, answers have their own."""
 
     form = "parquet"
@@ -343,7 +343,7 @@ def open_documents(
     text_column: str = "text",
     encoding: str = "utf-8",
     column_names: Sequence[str] | None = None,
-) -> Iterator[Documents]:
+) -> Iterator[DocumentStream]:
     """The documents of a source that need not be one to go back in.
 
     Arguments:
