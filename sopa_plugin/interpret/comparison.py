@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from sopa_plugin.errors import UserError, visible
 from sopa_plugin.files import plain
 from sopa_plugin.interpret.documents import DocumentExplanation
+from sopa_plugin.interpret.editing import Edits
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation, Told
 from sopa_plugin.interpret.markup import (
@@ -122,12 +123,12 @@ class Comparison(Explanation):
         changed: the documents whose label differs.
         patterns: those of the same name and length, those first whose effects differ most.
         alone: names of the patterns that only the one or only the other has.
+        edits: where the second model is the first one edited, by pattern what was done.
+        folder: where that was saved.
     """
 
     template = "comparison.html"
-    told: ClassVar[tuple[str, ...]] = (
-        "names", "split", "before", "after", "changed", "patterns", "alone",
-    )  # fmt: skip
+    told = "names", "split", "before", "after", "changed", "patterns", "alone"
 
     names: tuple[str, str]
     split: str
@@ -136,6 +137,12 @@ class Comparison(Explanation):
     changed: tuple[Flip, ...]
     patterns: tuple[PatternPair, ...]
     alone: tuple[tuple[str, ...], tuple[str, ...]]
+    edits: Edits = field(default_factory=dict)
+    folder: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        edited = {"edits": self.edits, "warning": self.warning, "folder": self.folder}
+        return super().to_dict() | (edited if self.edits else {})
 
     @property
     def title(self) -> str:
@@ -172,8 +179,8 @@ class Comparison(Explanation):
 
     @property
     def differing(self) -> tuple[PatternPair, ...]:
-        """The pairs of patterns that differ."""
-        return tuple(pair for pair in self.patterns if pair.differs)
+        """The pairs of patterns that differ, those that were edited by however little."""
+        return tuple(pair for pair in self.patterns if pair.differs or pair.pattern in self.edits)
 
     @property
     def about_pairs(self) -> str:
@@ -184,8 +191,33 @@ class Comparison(Explanation):
             told += f"; {name} alone has {len(alone)}" if alone else ""
         return told
 
+    @property
+    def warning(self) -> str:
+        """Said where the dev set's accuracy falls by more than a point."""
+        before, after = self.figures.get("dev accuracy", (0.0, 0.0))
+        points = 100 * (after - before)
+        if not self.edits or round(points, 6) >= -1:
+            return ""
+        needed = "" if self._is_rewritten else ": these patterns are needed"
+        if "no_match" in self.edits.values():
+            needed = "; no match is far from any document that occurs (--replacement mean is not)"
+        return f"WARNING: dev accuracy falls by {-points:.1f} points{needed}"
+
+    @property
+    def done(self) -> list[str]:
+        """What was done, in words."""
+        told = {"no_match": "matches nothing"}
+        return [
+            f"{name} {told.get(edit, edit) if isinstance(edit, str) else f'held at {edit:g}'}"
+            for name, edit in self.edits.items()
+        ]
+
     def painted(self) -> str:
-        lines = [paint(visible(self.title), "strong")]
+        lines = [paint(self.warning, "against")] * bool(self.warning)
+        if self.edits:
+            edited = "1 pattern" if len(self.edits) == 1 else f"{len(self.edits)} patterns"
+            lines.insert(0, fold(visible(f"{edited} edited: {', '.join(self.done)}"), 2))
+        lines.append(paint(visible(self.title), "strong"))
         for name, (one, two) in self.figures.items():
             lines.append(f"{name:>14}  {one:.4f} -> {two:.4f}  ({signed(two - one, 4)})")
         lines.append(self.about_flips)
@@ -216,7 +248,27 @@ class Comparison(Explanation):
                 lines += [line, fold(" " * indent + phrase, indent + 2)]
             left_out = len(self.differing) - SHOWN
             lines += [f"  … and {left_out} that differ less"] * (left_out > 0)
+        lines += [f"saved in {self.folder}"] * (self.folder is not None)
         return "\n".join(lines)
+
+    def card(self) -> str:
+        """The edited model's card."""
+        edits, original = "\n".join(f"- {each}" for each in self.done), self.names[0]
+        what = "what these patterns match changes no prediction"
+        what = "patterns were edited by hand" if self._is_rewritten else what
+        changed = f"{self.about_flips[:1].upper()}{self.about_flips[1:]}.\n"
+        for before, after in [*self.figures.values()][:1]:
+            points = signed(100 * (after - before))
+            changed = f"Dev accuracy: {before:.4f} before, {after:.4f} after ({points} points).\n"
+        return (
+            f"# {original}, edited\n\nA copy of `{original}` in which {what}:\n\n{edits}\n\n"
+            f"{changed}"
+        )
+
+    @property
+    def _is_rewritten(self) -> bool:
+        """Whether patterns were added or their arcs changed."""
+        return any(isinstance(each, str) and each != "no_match" for each in self.edits.values())
 
 
 def _look(given: str, gold: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,11 +14,9 @@ from torch.nn import functional
 from sopa_plugin.data.tokenizers import normalized
 from sopa_plugin.encoders import SopaEncoder
 from sopa_plugin.encoders.sopa_layers import FIRES
-from sopa_plugin.errors import UserError, visible
+from sopa_plugin.errors import UserError
 from sopa_plugin.heads import LinearHead
-from sopa_plugin.interpret.comparison import Comparison, PatternPair
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
-from sopa_plugin.interpret.markup import fold, paint, signed
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.rules.start import (
     boundary_products,
@@ -282,69 +280,3 @@ def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:
     record[EDITS] = {**record.get(EDITS, {}), **edits}
     subject.model.config.sopa_plugin = record
     return dict(edits)
-
-
-@dataclass(frozen=True, repr=False)
-class Edited(Comparison):
-    """What editing patterns changed on the dev set, its labels known or not.
-
-    `edits` says by pattern what was done, `folder` where the edited model was saved.
-    """
-
-    told = *Comparison.told, "edits", "warning", "folder"
-
-    edits: Edits
-    folder: str | None
-
-    @property
-    def differing(self) -> tuple[PatternPair, ...]:
-        """The pairs of patterns that differ, those that were edited by however little."""
-        return tuple(pair for pair in self.patterns if pair.differs or pair.pattern in self.edits)
-
-    @property
-    def warning(self) -> str:
-        """Said where the dev set's accuracy falls by more than a point."""
-        before, after = self.figures.get("dev accuracy", (0.0, 0.0))
-        points = 100 * (after - before)
-        if round(points, 6) >= -1:
-            return ""
-        needed = "" if self._is_rewritten else ": these patterns are needed"
-        if "no_match" in self.edits.values():
-            needed = "; no match is far from any document that occurs (--replacement mean is not)"
-        return f"WARNING: dev accuracy falls by {-points:.1f} points{needed}"
-
-    @property
-    def done(self) -> list[str]:
-        """What was done, in words."""
-        told = {"no_match": "matches nothing"}
-        return [
-            f"{name} {told.get(edit, edit) if isinstance(edit, str) else f'held at {edit:g}'}"
-            for name, edit in self.edits.items()
-        ]
-
-    def painted(self) -> str:
-        edited = "1 pattern" if len(self.edits) == 1 else f"{len(self.edits)} patterns"
-        lines = [fold(visible(f"{edited} edited: {', '.join(self.done)}"), 2)]
-        lines += [paint(self.warning, "against")] * bool(self.warning)
-        lines.append(super().painted())
-        lines += [f"saved in {self.folder}"] * (self.folder is not None)
-        return "\n".join(lines)
-
-    def card(self) -> str:
-        """The edited model's card."""
-        edits, original = "\n".join(f"- {each}" for each in self.done), self.names[0]
-        what = "what these patterns match changes no prediction"
-        what = "patterns were edited by hand" if self._is_rewritten else what
-        changed = f"{self.about_flips[:1].upper()}{self.about_flips[1:]}.\n"
-        for before, after in [*self.figures.values()][:1]:
-            points = signed(100 * (after - before))
-            changed = f"Dev accuracy: {before:.4f} before, {after:.4f} after ({points} points).\n"
-        return (
-            f"# {original}, edited\n\nA copy of `{original}` in which {what}:\n\n{edits}\n\n"
-            f"{changed}"
-        )
-
-    @property
-    def _is_rewritten(self) -> bool:
-        """Whether patterns were added or their arcs changed."""
-        return any(isinstance(each, str) and each != "no_match" for each in self.edits.values())

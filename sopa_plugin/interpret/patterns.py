@@ -238,10 +238,10 @@ class PatternReading(Told):
             widths.append(max(38.0, max(text_width(word[:LETTERS], SIZE) for word in words) + 16))
         x = list(accumulate(widths, initial=0.0))
         places = {state: (x[n], widths[n]) for n, state in enumerate(states, start=1)}
-        loops = [
-            [sum(s.arc == "self_loop" for s in column) for column in row.values()] for row in rows
+        depths = [
+            1 + max(sum(step.arc == "self_loop" for step in column) for column in row.values())
+            for row in rows
         ]
-        depths = [1 + max(each) for each in loops]
         *y, end = accumulate((LINE * depth + 5 for depth in depths), initial=20.0)
         drawn = [
             (score, top, [(*places[state], column) for state, column in row.items()])

@@ -21,7 +21,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.files import read_json, write_file
 from sopa_plugin.interpret.comparison import Comparison, compare
 from sopa_plugin.interpret.documents import DocumentExplanation, DocumentExplanations
-from sopa_plugin.interpret.editing import Edited, Edits, add_rule, hold, mask, refit, reword
+from sopa_plugin.interpret.editing import Edits, add_rule, hold, mask, refit, reword
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation
 from sopa_plugin.interpret.faithfulness import Faithfulness, measure
@@ -249,7 +249,7 @@ class RunReader:
         split = args.split if args.data is None else "data"
         return compare(self.explainer, other.explainer, texts, gold, names, split)
 
-    def edit(self, args: Namespace) -> Edited:
+    def edit(self, args: Namespace) -> Comparison:
         """Patterns masked, held, added or given other words, and the dev set before and after.
 
         Raises:
@@ -281,9 +281,8 @@ class RunReader:
         edits |= held | hold(edited, values)
         sides = Explainer(self.subject, means=self.explainer.means), Explainer(edited, means=means)
         compared = compare(*sides, texts, gold, (self.name, f"{self.name}, edited"))
-        found = Edited(
-            **vars(compared), edits=edits, folder=None if folder is None else str(folder)
-        )
+        saved = None if folder is None else str(folder)
+        found = replace(compared, edits=edits, folder=saved)
         if folder is not None:
             self._save(edited, found, folder)
         return found
@@ -308,7 +307,7 @@ class RunReader:
         logger.warning(told, self.folder, split)
         self.explainer.use_means_of(texts)
 
-    def _save(self, subject: ModelSubject, edited: Edited, output: Path) -> None:
+    def _save(self, subject: ModelSubject, edited: Comparison, output: Path) -> None:
         output.mkdir(parents=True, exist_ok=True)
         subject.model.save(output)
         shutil.copyfile(self.folder / CONFIG, output / CONFIG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.comparison import Comparison, compare
-from sopa_plugin.interpret.editing import Edited, hold
+from sopa_plugin.interpret.editing import hold
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier
 
@@ -97,7 +98,7 @@ def test_a_model_and_its_copy_differ_in_what_was_held_alone(make_model: MakeMode
     assert "5 patterns correspond by name and length, 0 of them differ" in same.to_text()
     # what was edited is shown, however little it changed
     name = same.patterns[2].pattern
-    edited = Edited(**vars(same), edits={name: 0.5}, folder=None)
+    edited = replace(same, edits={name: 0.5})
     assert [pair.pattern for pair in edited.differing] == [name]
     assert "5 patterns correspond by name and length, 1 of them differ" in edited.to_text()
     pairs = {pair.before.name: pair for pair in compared(*held(model, {"3-1": 9.0})).differing}

@@ -13,7 +13,8 @@ from torch import nn
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
-from sopa_plugin.interpret.editing import Edited, hold, mask
+from sopa_plugin.interpret.comparison import Comparison
+from sopa_plugin.interpret.editing import hold, mask
 from sopa_plugin.interpret.subject import ModelSubject
 from sopa_plugin.models import TextClassifier, load_model
 
@@ -93,9 +94,9 @@ def test_an_edit_warns_of_a_loss() -> None:
     def figures(accuracy: float) -> dict[str, float]:
         return {"dev_accuracy": accuracy, "dev_macro_f1": 0.5, "dev_loss": 1.0, "dev_examples": 200}
 
-    def edited(accuracy: float) -> Edited:
+    def edited(accuracy: float) -> Comparison:
         compared = ("small", "small, edited"), "dev", figures(0.8), figures(accuracy)
-        return Edited(*compared, (), (), ((), ()), {"2-1": 0.5}, None)
+        return Comparison(*compared, (), (), ((), ()), {"2-1": 0.5}, None)
 
     lines = edited(0.785).to_text().splitlines()
     assert lines[:2] == [
