@@ -70,10 +70,6 @@ class BagOfVectors(LinearModel):
         """What the embedder is built from, with no file but its own."""
         return {"embedder": self._params}
 
-    def fit_features(self, texts: Sequence[str]) -> NDArray[np.floating]:
-        """The features, which are given by the embedder."""
-        return self.features(texts)
-
     @torch.inference_mode()
     def features(self, texts: Sequence[str]) -> NDArray[np.floating]:
         """Average vectors `[texts, dim]`; zeros for an empty text."""

@@ -55,9 +55,9 @@ class LinearModel(Model):
         self.coefficients = np.zeros((1, 0))
         self.intercepts = np.zeros(1)
 
-    @abstractmethod
     def fit_features(self, texts: Sequence[str]) -> Any:
-        """Decides from training texts what the features are; those texts' features."""
+        """Decides from training texts what the features are, if they decide; their features."""
+        return self.features(texts)
 
     @abstractmethod
     def features(self, texts: Sequence[str]) -> Any:

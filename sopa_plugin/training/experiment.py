@@ -151,8 +151,13 @@ class Experiment:
     ) -> Metrics:
         """Calibrates, if so wanted; the figures of dev and test that are not `known` yet."""
         metrics: Metrics = {}
+
+        def answers(split: str) -> NDArray[np.floating]:
+            texts = trainer.documents.get(split) or data[split]["text"][:]
+            return trainer.log_probabilities(model, texts)
+
         if self.calibrate:
-            log_probabilities = _answers(trainer, model, data, "dev")
+            log_probabilities = answers("dev")
             metrics["temperature"] = fit_temperature(log_probabilities, data["dev"]["label"][:])
             model.scale_logits(1 / metrics["temperature"])
             known = {}  # of other probabilities
@@ -160,7 +165,7 @@ class Experiment:
             if split not in data:
                 continue
             examples = data[split][:]
-            log_probabilities = _answers(trainer, model, data, split)
+            log_probabilities = answers(split)
             if split == "test":
                 names = data[split].features["label"].names
                 run.log_predictions(split, names, examples, log_probabilities)
@@ -183,7 +188,7 @@ class Experiment:
         words, of_rules = ([], ()) if rules is None else (rules.words, rules.labels)
         trainer = self.trainer.construct()
         _check_labels(data, of_rules, trainer.needs_labels or self.calibrate)
-        tokenizer = self._build_tokenizer(data, words) if start is None else start.tokenizer
+        tokenizer = self._build_tokenizer(data, params, words) if start is None else start.tokenizer
         seen = label_names(data["train"])
         data = with_labels(data, of_rules)
         labels = label_names(data["train"])
@@ -205,10 +210,9 @@ class Experiment:
         return data, model, trainer
 
     def _build_tokenizer(
-        self, data: DatasetDict, also: Sequence[str] = ()
+        self, data: DatasetDict, params: Mapping[str, Any], also: Sequence[str]
     ) -> PreTrainedTokenizerBase:
-        """The tokenizer of the data, which knows some words besides."""
-        params = fill_defaults(Model, self.model.params)
+        """The tokenizer of the data for a model of `params`, which knows some words besides."""
         embedder, tokenizer = params.get("embedder"), self.tokenizer.construct()
         train: Sequence[str] = data["train"]["text"]
         if also:
@@ -301,10 +305,6 @@ def _take_weights(model: Any, start: Model, folder: str) -> None:
             "give the model of the config the same"
         )
     model.load_state_dict(weights, strict=False)
-
-
-def _answers(trainer: Trainer, model: Model, data: DatasetDict, split: str) -> NDArray[np.floating]:
-    return trainer.log_probabilities(model, trainer.documents.get(split) or data[split]["text"][:])
 
 
 def _unpredicted(data: DatasetDict, figures: Metrics) -> list[str]:

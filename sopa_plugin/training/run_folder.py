@@ -286,14 +286,17 @@ class RunFolder:
         )
 
     def _tidy_beside(self) -> None:
-        """Sees to what a killed `--force` left beside the folder: puts it back, or removes it."""
-        for left in self._left_beside():
+        """Sees to what a killed `--force` moved aside: puts the newest back, or removes it."""
+        name = re.compile(rf"\.{re.escape(self.path.name)}\.old-\d+")
+        beside = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
+        moved = [each for each in beside if name.fullmatch(each.name) and each.is_dir()]
+        for left in sorted(moved, key=lambda each: each.stat().st_mtime, reverse=True):
             try:
                 lock = FolderLock(left)
             except (UserError, OSError):  # of a living process, or gone meanwhile
                 continue
             missing = not self.path.exists() or _is_empty(self.path)
-            if missing and ".old-" in left.name and is_run_folder(left):
+            if missing and is_run_folder(left):
                 _remove(self.path)
                 os.rename(left, self.path)
                 lock.folder = self.path
@@ -302,15 +305,6 @@ class RunFolder:
                 _remove(left)
                 logger.info("%s: removed; a killed run with --force had left it", left)
             lock.release()
-
-    def _left_beside(self) -> list[Path]:
-        """Folders as a run that replaces another moves aside, the newest first."""
-        name = re.compile(rf"\.{re.escape(self.path.name)}\.(old|new)-\d+")
-        if not self.path.parent.is_dir():
-            return []
-        beside = self.path.parent.iterdir()
-        left = [each for each in beside if name.fullmatch(each.name) and each.is_dir()]
-        return sorted(left, key=lambda each: each.stat().st_mtime, reverse=True)
 
     def _begin(self) -> None:
         """Makes the folder with the config in it, in the place of what is there if that may go."""
