@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sopa_plugin.cli import (
     add_input,
@@ -187,9 +186,8 @@ def _parser() -> argparse.ArgumentParser:
         rewriter.add_argument(
             "--refit", action="store_true", help="fit the head's weights for it on the train set"
         )
-    nothing: dict[str, Any] = {"names": [], "values": [], "rule": None, "name": None}
     for editor in (mask, fix, add, substitute, edit):
-        editor.set_defaults(**nothing, refit=False)
+        editor.set_defaults(names=[], values=[], rule=None, name=None, refit=False)
         editor.add_argument(
             "-s",
             "--serialization-dir",

@@ -267,11 +267,10 @@ class Explainer:
         target: str | None = None,
         gold: str | None = None,
         shown: int = 10,
-        number: int = 0,
         against: str | None = None,
     ) -> DocumentExplanation:
         """Why a document gets its label; arguments and what is raised as for `documents`."""
-        return next(self.documents([document], target, [gold], shown, [number], against))
+        return next(self.documents([document], target, [gold], shown, against=against))
 
     def documents(
         self,
@@ -440,13 +439,11 @@ class Explainer:
     def _read(self, documents: Sequence[Any], new_words: NewWords | None = None) -> ArcScores:
         return ArcScores.of(self.subject, self.subject.read(documents, new_words))
 
-    def _read_all(
-        self, documents: Iterable[Any], size: int = CHUNK
-    ) -> Iterator[tuple[list[Any], ArcScores]]:
+    def _read_all(self, documents: Iterable[Any]) -> Iterator[tuple[list[Any], ArcScores]]:
         """Documents in chunks, each with its arc scores; words are equal in all chunks."""
         self.subject.prepare()
         stream, new_words = iter(documents), None
-        while chunk := list(islice(stream, size)):
+        while chunk := list(islice(stream, CHUNK)):
             scored = self._read(chunk, new_words)
             new_words = scored.documents.new_words
             yield chunk, scored

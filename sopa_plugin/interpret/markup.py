@@ -166,10 +166,10 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
-def aligned(rows: Sequence[Sequence[str]], indent: int = 2) -> list[str]:
-    """Lines of a terminal: cells below one another, two blanks between them."""
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a terminal, indented: cells below one another, two blanks between them."""
     widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
-    return [" " * indent + "  ".join(map(padded, row, widths)).rstrip() for row in rows]
+    return ["  " + "  ".join(map(padded, row, widths)).rstrip() for row in rows]
 
 
 def paint(text: str, kind: str) -> str:

@@ -69,7 +69,7 @@ class RunReader:
 
         Raises:
             UserError: There is no such data, the folder holds a model alone, or the model does not
-                know one of a file's labels. (Of the run's own test set such texts are left out,
+                know a label. (Where `labels_only_in_test` is `count` such texts are left out,
                 unless they are all.)
         """
         labels = list(self.subject.labels)
@@ -88,10 +88,6 @@ class RunReader:
             what = f"the {split} set" if data is None else data
             raise UserError(f"{what}: its texts have no labels, which this needs")
         unknown = {names[number] for number in numbers if number >= 0} - set(labels)
-        if unknown and data is not None:
-            raise UserError(
-                f"the label '{min(unknown)}' is unknown to the model; expected {', '.join(labels)}"
-            )
         known = {n: labels.index(name) for n, name in enumerate(names) if name in labels} | {-1: -1}
         pairs = zip(found[split]["text"][:], numbers, strict=True)
         kept = [(text, known[number]) for text, number in pairs if number in known]
