@@ -137,7 +137,8 @@ class Explainer:
         """
         if k < 1:
             raise UserError(f"k: expected at least 1 phrase, found {k}")
-        top, uses_next = TopMatches(self.subject, k), self.replacement == "next"
+        top, contextual = TopMatches(self.subject, k), self.subject.contextual
+        uses_next = self.replacement == "next" and bool(self.subject.labels)
         # what is read, or the scores of all next best matches, where it is much to read it again
         held: list[Documents | Tensor] = []
         # words with their vectors, where these depend on context
@@ -147,16 +148,9 @@ class Explainer:
         def read() -> Iterator[ArcScores]:
             for chunk, scored in self._read_all(documents):
                 top.add(chunk, scored)
-                if uses_next and self.subject.labels:
-                    shape = scored.scores.shape
-                    every = np.indices(shape).reshape(2, -1) if self.subject.contextual else None
-                    held.append(
-                        scored.documents
-                        if every is None
-                        else scored.next_best(*every).reshape(shape)
-                    )
-                wanted = words > 0 and self.subject.contextual
-                if wanted and len(sampled) < SAMPLE:
+                if uses_next:
+                    held.append(scored.every_next_best if contextual else scored.documents)
+                if contextual and words > 0 and len(sampled) < SAMPLE:
                     special = self.subject.is_special(scored.documents.ids)
                     places = np.flatnonzero(~special).tolist()
                     spelt = [word for some in self.subject.words(chunk) for word in some]

@@ -199,9 +199,8 @@ class LeaveOneOut:
     def __call__(self, scored: ArcScores) -> NDArray[np.float64]:
         """Contributions `[B, K, labels]` in documents; none in one of which no pattern is asked."""
         scores = scored.scores
-        pairs = np.indices(scores.shape).reshape(2, -1)
-        instead = scored.next_best(*pairs) if self.replacement == "next" else None
-        documents, patterns = torch.from_numpy(pairs)
+        instead = scored.every_next_best.flatten() if self.replacement == "next" else None
+        documents, patterns = torch.from_numpy(np.indices(scores.shape).reshape(2, -1))
         found = self.of_pairs(scores, documents, patterns, instead).reshape(*scores.shape, -1)
         if self.subject.prior is not None:
             found[scored.documents.lengths == 0] = 0.0

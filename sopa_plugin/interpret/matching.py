@@ -176,6 +176,12 @@ class ArcScores:
         found = next_scores(self.layout, self.semiring, self.arcs, documents, patterns)
         return self.without_phrases.scores[documents, patterns] if found is None else found
 
+    @property
+    def every_next_best(self) -> Tensor:
+        """Those of all patterns in all documents, `[B, K]`."""
+        every = np.indices(self.scores.shape).reshape(2, -1)
+        return self.next_best(*every).reshape(self.scores.shape)
+
     @cached_property
     def ids(self) -> NDArray[np.int64]:
         """Equal where tokens are the same word; -1 is a boundary token before a document, -2 after.
