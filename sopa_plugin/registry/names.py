@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 import logging
 import os
 import pkgutil
@@ -159,8 +160,10 @@ def _one_of(known: Iterable[str]) -> str:
 
 def _import(kind: type, name: str, path: str) -> Part | Problem:
     expected = f"the dotted path of a subclass of {kind.__name__}, or a registered name"
-    may_import, (module, _, attribute) = _imports.get(), name.rpartition(".")
-    there: Any = getattr(sys.modules.get(module), attribute, None)
+    may_import = _imports.get()
+    there: Any = None
+    for place in itertools.accumulate(name.split("."), "{}.{}".format):
+        there = sys.modules.get(place) or getattr(there, place.rpartition(".")[2], None)
     if not may_import and there is None:
         package = name.partition(".")[0]
         return Problem(path, f"'{name}' is of the package '{package}', {_trust(package)}")

@@ -8,7 +8,7 @@ from collections import OrderedDict
 import pytest
 import torch
 
-from sopa_plugin.registry import ConfigError, Registrable, check
+from sopa_plugin.registry import ConfigError, Registrable, check, imported_only
 
 
 class Shape(Registrable):
@@ -35,6 +35,11 @@ class Circle(Shape):
 class BigSquare(Square):
     def __init__(self, side: float = 100.0) -> None:
         super().__init__(side)
+
+
+class Drawing:
+    class Frame(Square):
+        """A class within a class."""
 
 
 class Abstract(Shape, abc.ABC):
@@ -152,6 +157,12 @@ class TestDottedPath:
         shape = Shape.from_params({"type": name, "side": 7})
         assert type(shape).__qualname__ == "BigSquare"
         assert shape.side == 7.0
+
+    def test_it_names_a_class_within_a_class_in_a_saved_file_too(self) -> None:
+        params = {"type": f"{__name__}.Drawing.Frame", "side": 7}
+        with imported_only():
+            shape = Shape.from_params(params)
+        assert type(shape).__qualname__ == "Drawing.Frame"
 
     @pytest.mark.parametrize(
         ("name", "what"),
