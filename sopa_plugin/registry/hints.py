@@ -246,7 +246,7 @@ def buildable(cls: type) -> bool:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Resolved type hints; a hint that cannot be resolved becomes `Any`, the others stay."""
+    """Resolved type hints; one that cannot be, or is no type, becomes `Any`, the others stay."""
     source = inspect.unwrap(function)
     names, scope = getattr(source, "__annotations__", {}), getattr(source, "__globals__", {})
     return {name: _hint(name, annotation, scope) for name, annotation in names.items()}
@@ -265,7 +265,9 @@ def field_hints(cls: Any) -> dict[str, Any]:
 def _hint(name: str, annotation: Any, scope: dict[str, Any]) -> Any:
     alone = SimpleNamespace(__annotations__={name: annotation})
     try:
-        return typing.get_type_hints(alone, scope, include_extras=True)[name]
+        hint = typing.get_type_hints(alone, scope, include_extras=True)[name]
+        Optional[hint]  # noqa: UP045  # raises for what is no type
+        return hint
     except Exception as error:
         logger.debug("the type hint %r of %s is not checked: %s", annotation, name, error)
         return Any

@@ -180,7 +180,7 @@ def _in_config(hint: Any) -> bool:
     kind = get_origin(undeferred(hint)) or undeferred(hint)
     if not isinstance(kind, type) or kind in SCALARS or is_part(kind) or issubclass(kind, Enum):
         return kind is not abc.Callable
-    return kind in (*LISTS, *SETS, *MAPPINGS, tuple, object, *UNIONS)
+    return kind in (*ANYTHING, *LISTS, *SETS, *MAPPINGS, tuple, *UNIONS)
 
 
 def _either(words: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import pytest
 import torch
@@ -170,6 +170,19 @@ class TestKwargs:
                 super().__init__(**options)
 
         assert list(arguments(Derived)) == ["second"]
+
+
+@pytest.mark.parametrize("hint", [(int, str), [int], ClassVar[int], Final, "NoSuchClass"])
+@pytest.mark.parametrize("default", [None, 3])
+def test_an_argument_whose_hint_is_no_type_takes_anything(hint: Any, default: Any) -> None:
+    class Part:
+        def __init__(self, size: Any = default) -> None:
+            self.size = size
+
+    Part.__init__.__annotations__["size"] = hint
+    assert fill_defaults(Part, {}) == {"size": default}
+    for value in (None, 1, "a"):
+        assert build(Part, {"size": value}).size == value
 
 
 BASE = """
