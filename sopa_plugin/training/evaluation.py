@@ -13,7 +13,7 @@ import numpy as np
 
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.splits import is_labelled, label_names
-from sopa_plugin.data.sources import SPLITS, remedied
+from sopa_plugin.data.sources import SPLITS, is_stored, remedied
 from sopa_plugin.data.tokenizers import fold_and_cut
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, load_model
@@ -44,7 +44,10 @@ def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
     if not isinstance(params, dict):
         raise UserError(f"{run / CONFIG}: no dataset in it; expected the config of a run")
     if path is not None:
-        params = {key: each for key, each in params.items() if key not in SPLITS} | {"path": path}
+        others = {*SPLITS}
+        if Path(path).exists() and not is_stored(Path(path)):  # plain files have no such names
+            others |= {"split_names", "config_name"}
+        params = {key: each for key, each in params.items() if key not in others} | {"path": path}
     with imported_only():
         return build(DatasetReader, params)  # type: ignore[no-any-return]
 

@@ -661,6 +661,22 @@ def test_labels_that_only_test_has_count_as_wrong(config: Config, tmp_path: Path
         assert each["macro_f1"] == pytest.approx(metrics["test_macro_f1"])
 
 
+def test_plain_files_after_training_on_named_splits(config: Config, tmp_path: Path) -> None:
+    stored = Dataset.from_dict({"text": ["a fine film", "a dull film"] * 8, "label": [1, 0] * 8})
+    DatasetDict(fit=stored, check=stored).save_to_disk(tmp_path / "stored")
+    dataset = {
+        "type": "text",
+        "path": str(tmp_path / "stored"),
+        "split_names": {"train": "fit", "dev": "check", "test": "check"},
+    }
+    run_experiment(config(dataset=dataset), tmp_path / "run")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "test.csv").write_text("text,label\na fine film,1\n")
+    for name in ("plain", "plain/test.csv"):
+        (found,) = evaluate_run(tmp_path / "run", [str(tmp_path / name)])
+        assert found["examples"] == 1
+
+
 def test_frequent_classes_that_are_never_predicted_are_named(
     config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
