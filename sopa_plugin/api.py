@@ -71,7 +71,8 @@ def evaluate_model(
 
     Arguments:
         run: the folder of a finished run.
-        data: files or folders in the format of the run's own data.
+        data: files or folders in the format of the run's own data, or files with columns `text` and
+            `label`.
         splits: which of the run's own sets, where no `data` are given.
         device: where the model is to run; by default a GPU if there is one.
 

@@ -28,6 +28,7 @@ from sopa_plugin.registry import (
     load_config,
     missing_files,
 )
+from sopa_plugin.registry.hints import arguments
 
 if TYPE_CHECKING:
     from sopa_plugin.data.stream import DocumentStream
@@ -226,7 +227,7 @@ def check_output(path: Path, option: str, force: bool) -> None:
         raise UserError(f"{path}: is a folder; name a file in it")
     if path.is_file() and not force:
         raise UserError(
-            f"{path}: the output file exists already; choose another with {option}, or replace it "
+            f"{path}: the output file exists already; name another ({option}), or replace it "
             "with --force"
         )
 
@@ -255,6 +256,14 @@ def add_storage(parser: argparse.ArgumentParser, together: str) -> None:
     )
 
 
+_KEYS = {
+    "train": {"dataset", "model"},
+    "search": {"base", "parameters"},
+    "experiments": {"title", "data", "models"},
+}
+"""What the config of each command cannot do without."""
+
+
 def read_config(
     kind: Any,
     path: str,
@@ -266,9 +275,13 @@ def read_config(
 
     Raises:
         ConfigError: every problem of it, with the name of the file.
+        UserError: it is for another command.
     """
     import_plugins(packages)
     config = load_config(path, overrides, kind)
+    for command, keys in _KEYS.items():
+        if keys <= config.keys() and not keys & arguments(kind).keys():
+            raise UserError(f"{path}: this is for another command: sopa-plugin {command} {path}")
     try:
         return make(kind, config)
     except ConfigError as error:

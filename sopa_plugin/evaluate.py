@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "data",
         nargs="*",
         help="files, folders or Hub ids in the format of the run's own data (of a folder, its "
-        "test set); by default the run's own dev and test sets",
+        "test set), or files with columns text and label; by default the run's own dev and test "
+        "sets",
     )
     parser.add_argument(
         "--split",

@@ -202,7 +202,11 @@ def _add_data(parser: argparse.ArgumentParser, default: str) -> argparse._Mutual
     """What is read: one of several."""
     parser.set_defaults(own_split=default)
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--data", metavar="FILE", help="a file in the format of the run's own data")
+    group.add_argument(
+        "--data",
+        metavar="FILE",
+        help="a file in the format of the run's own data, or with columns text and label",
+    )
     group.add_argument(
         "--split",
         choices=("train", "dev", "test"),

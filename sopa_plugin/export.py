@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UserError(
             f"{file}: expected a name that ends in .onnx; `rules export` writes a model as rules"
         )
-    check_output(file, "another name", args.force)
+    check_output(file, "FILE", args.force)
     require("onnx", "exporting to ONNX", extra="onnx")
     from sopa_plugin.compiled import load_compiled
     from sopa_plugin.integrations.onnx import to_onnx

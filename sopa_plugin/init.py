@@ -155,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(args.config)
     if path.suffix != ".jsonnet":
         raise UserError(f"{path}: expected a name that ends in .jsonnet")
-    check_output(path, "another name", args.force)
+    check_output(path, "CONFIG", args.force)
     if args.example:
         if path.name == f"sopa_{args.example}.jsonnet":
             raise UserError(f"{path}: would import itself, not the shipped config; choose another")
@@ -171,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         vectors = "whiten', [0, 0.5, 1]" if of_file else "embedding_dim', [50, 100, 200]"
         config = _SPACE % (config.strip(), vectors)
         best = shlex.quote(f"runs/search/{path.stem}/best.json")
+        run = shlex.quote(f"runs/{path.stem}-best")
         commands = [f"search {file}", f"train {best} -s {run}"]
     commands += [
         f"evaluate {run} --errors errors.jsonl",

@@ -82,8 +82,9 @@ def test_train_evaluate_predict(project: Path, capsys: pytest.CaptureFixture[str
     assert command(evaluate.main, "saved") == 1
     assert "give a file of texts and labels: to evaluate after the fo" in capsys.readouterr().err
     (project / "own.csv").write_text("text,label\ngood,negative\na good film,positive\n")
-    assert command(evaluate.main, "saved", "own.csv") == 0
-    assert json.loads(capsys.readouterr().out)["accuracy"] == 0.5
+    for folder in ("saved", str(run)):  # whose own data are no tables
+        assert command(evaluate.main, folder, "own.csv") == 0
+        assert json.loads(capsys.readouterr().out)["accuracy"] == 0.5
 
     (project / "lines").write_text("A GOOD film\nbad\n\n")
     assert command(predict.main, str(run), "-i", "lines", "-O", "answers") == 0
@@ -146,6 +147,9 @@ def test_validate_checks_and_stops(project: Path, capsys: pytest.CaptureFixture[
     assert "mine.jsonnet has 2 problems" in error
     assert "model.encoder.dropout" in error
     assert "trainer.patience" in error
+    (project / "space.json").write_text('{"base": {"dataset": {}}, "parameters": {"seed": [1, 2]}}')
+    assert command(train.main, "space.json") == 1
+    assert "for another command: sopa-plugin search space.json" in capsys.readouterr().err
     assert not (project / "runs").exists()
 
 

@@ -6,18 +6,22 @@ import codecs
 import csv
 import gzip
 import json
+import logging
 import os
 import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, AnyStr, TextIO
 
 from sopa_plugin.errors import UserError, brief, first_line, listed, shortened
 from sopa_plugin.files import unique_keys
+
+logger = logging.getLogger(__name__)
 
 
 class DataError(UserError):
@@ -67,6 +71,8 @@ def read_lines(
         with _open(path, encoding, newline="") as file:
             head = file.read(HEAD)
         _check_width(head, path, encoding)
+        if _is_utf_8(head, encoding):
+            _warn_of_utf_8(path, encoding)
         end = line_end(head)
         with _open(path, encoding, newline=end) as file:
             for number, line in enumerate(file, 1):
@@ -268,6 +274,24 @@ def _check_width(head: str, path: Path, encoding: str) -> None:
             found += "-be" if head[0] == "\0" else "-le"
         fault = f"{path}: not {encoding}, but {found};"
         raise DataError(fault, f"set dataset.encoding to {found!r}.")
+
+
+def _is_utf_8(head: str, encoding: str) -> bool:
+    """Whether a file that was read as something else, and begins so, is that by all signs."""
+    if head.isascii() or codecs.lookup(encoding).name.startswith("utf-8"):
+        return False
+    with suppress(UnicodeDecodeError):
+        codecs.getincrementaldecoder("utf-8")().decode(head.encode(encoding, "surrogateescape"))
+        return True
+    return False
+
+
+@cache  # a file is opened several times
+def _warn_of_utf_8(path: Path, encoding: str) -> None:
+    logger.warning(
+        "%s: read as %s, but by all signs it is utf-8: what is not ASCII comes out wrong "
+        "(dataset.encoding, or --encoding of predict)", path, encoding,
+    )  # fmt: skip
 
 
 def _check_bytes(line: str, path: Path, number: int, encoding: str) -> None:

@@ -31,7 +31,7 @@ from sopa_plugin.interpret.patterns import PatternsReading
 from sopa_plugin.interpret.report import ModelReport
 from sopa_plugin.interpret.rules import RulesReading, read_rules
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.training.evaluation import data_like_own, dataset_reader
+from sopa_plugin.training.evaluation import data_like_own, dataset_reader, read_labelled
 from sopa_plugin.training.metrics import calibration, calibration_error, classification_metrics
 from sopa_plugin.training.run_folder import CARD, CONFIG, EPOCHS, METRICS
 
@@ -63,7 +63,7 @@ class RunReader:
         """Texts and the numbers of their labels.
 
         Arguments:
-            data: a file in the format of the run's own data.
+            data: a file in the format of the run's own data, or with columns `text` and `label`.
             split: of the run's own data the train, dev or test set, without such a file.
             unlabelled: whether texts may have no labels; their numbers are then -1.
 
@@ -77,7 +77,7 @@ class RunReader:
             found = self._own
         else:
             with data_like_own(self.folder):
-                found = {split: dataset_reader(self.folder, data).read_file(data, labels)}
+                found = {split: read_labelled(self.folder, data, labels)}
         if split not in found:
             raise UserError(
                 f"the run's data have no {split} set; expected one of {', '.join(found)}"

@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
+from pyarrow import parquet
 
 from sopa_plugin.data.readers import DatasetReader
 from sopa_plugin.data.readers.splits import is_labelled, label_names
-from sopa_plugin.data.sources import SPLITS, is_stored, remedied
+from sopa_plugin.data.sources import (
+    SPLITS,
+    format_of,
+    is_parquet,
+    is_stored,
+    read_records,
+    remedied,
+)
 from sopa_plugin.data.tokenizers import fold_and_cut
 from sopa_plugin.errors import UserError
 from sopa_plugin.models import Model, load_model
@@ -52,6 +60,34 @@ def dataset_reader(run: Path, path: str | None = None) -> DatasetReader:
         return build(DatasetReader, params)  # type: ignore[no-any-return]
 
 
+def read_labelled(run: Path, path: str, labels: Sequence[str]) -> Dataset:
+    """The texts of a file, in the form of the run's own data or else in columns `text` and `label`.
+
+    Arguments:
+        labels: those that the model knows.
+    """
+    reader = dataset_reader(run, path)
+    try:
+        return reader.read_file(path, labels)
+    except UserError:
+        if not {"text", "label"} <= _columns(Path(path), reader.encoding):
+            raise
+    kept = ("lowercase", "max_tokens", "encoding", "empty_text", "labels_only_in_test")
+    params = {"type": "text", "path": path, **{key: getattr(reader, key) for key in kept}}
+    return build(DatasetReader, params).read_file(path, labels)  # type: ignore[no-any-return]
+
+
+def _columns(file: Path, encoding: str) -> set[str]:
+    """The columns of a table, if the file is one by its name and can be read."""
+    with suppress(UserError, OSError, ValueError):
+        if is_parquet(file):
+            return set(parquet.read_schema(file).names)
+        if format_of(file.name) in ("csv", "tsv", "jsonl"):
+            _, first = next(read_records(file, encoding, wanted=("text", "label")), (0, {}))
+            return set(first)
+    return set()
+
+
 def data_like_own(run: Path) -> AbstractContextManager[None]:
     """For `with`: what is wrong with data that are read as a run's own says what those are."""
     form = "in columns `text` and `label`"
@@ -73,8 +109,9 @@ def evaluate_run(
 
     Arguments:
         folder: of a finished run.
-        data: files or folders in the format that the run was trained on. Of a folder its test set
-            is taken, or what the reader splits off as one.
+        data: files or folders in the format that the run was trained on, or files with columns
+            `text` and `label`. Of a folder its test set is taken, or what the reader splits off as
+            one.
         device: where the model is to run.
         accept_changed: take a model whose files were changed after training.
         splits: which of the run's own sets, where no `data` are given.
@@ -103,7 +140,7 @@ def evaluate_run(
     for path in data:
         with data_like_own(folder):
             if Path(path).is_file():
-                examples = reader.read_file(path, model.labels)
+                examples = read_labelled(folder, path, model.labels)
             else:
                 examples = dataset_reader(folder, path).read_test(model.labels)
         sets.append((path, "test", examples))

@@ -82,6 +82,19 @@ def test_bytes_of_another_encoding_are_an_error_with_their_line(tmp_path: Path) 
     assert list(read_lines(path, "latin-1")) == [(1, "fine"), (2, "café")]
 
 
+def test_utf_8_read_as_something_else_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ascii, latin = (save(tmp_path, text, str(len(text))) for text in (b"fine", b"caf\xe9 au lait"))
+    utf_8 = save(tmp_path, "café".encode())
+    for _ in range(2):
+        for path in (ascii, latin, utf_8):
+            list(read_lines(path, "cp1252"))
+        list(read_lines(utf_8, "utf-8-sig"))
+    (message,) = caplog.messages
+    assert "data.txt: read as cp1252, but by all signs it is utf-8" in message
+
+
 def test_other_encodings(tmp_path: Path) -> None:
     path = save(tmp_path, "ein\nzwei ü".encode("utf-16"))
     assert list(read_lines(path, "utf-16")) == [(1, "ein"), (2, "zwei ü")]
