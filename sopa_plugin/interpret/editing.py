@@ -18,6 +18,7 @@ from sopa_plugin.errors import UserError
 from sopa_plugin.heads import LinearHead
 from sopa_plugin.interpret.leave_one_out import Replacement, held_values
 from sopa_plugin.interpret.subject import ModelSubject
+from sopa_plugin.registry.problems import did_you_mean
 from sopa_plugin.rules.start import (
     boundary_products,
     set_boundary_products,
@@ -153,11 +154,13 @@ def add_rule(
     Raises:
         UserError: There is no such label, the rule is refused, or the model can have no rules.
     """
-    if label not in subject.labels:
-        known = ", ".join(subject.labels)
-        raise UserError(f"the label '{label}' is unknown to the model; expected {known}")
     rules = subject.rules.adding(text, label)
-    model, rule = subject.model.with_rules(rules), rules.rules[-1]
+    rule, known = rules.rules[-1], subject.labels
+    for each in (label, *rule.over):
+        if each not in known:
+            told = f"the label {each!r} is unknown to the model; expected {', '.join(known)}"
+            raise UserError("; ".join(filter(None, [told, did_you_mean(each, known)])))
+    model = subject.model.with_rules(rules)
     documents = model.encode_texts(texts)
     vectors = model.document_vectors(documents).cpu()
     settle_votes(model.head.output, model.encoder, vectors, first=len(rules.rules) - 1)

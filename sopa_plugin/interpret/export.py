@@ -370,11 +370,13 @@ def export(reader: RunReader, output: str | Path, data: str | None = None) -> Ex
     names = [subject.labels[label] for label in order.tolist()]
     effects = texts.effects[[pattern for pattern, *_ in found]][:, order]
     votes = _votes(fired.double(), order.argsort()[decided], effects, not as_regexes)
+    voted = {names[label] for label in votes[0].tolist()}  # others have no vote to lose
     rows = []
     for (pattern, rule, items), fires, label, weight, lost in zip(
         found, fired.T, *(each.tolist() for each in votes), strict=True
     ):
-        over = tuple(name for name, loses in zip(names, lost, strict=True) if loses)
+        lose = (name for name, loses in zip(names, lost, strict=True) if loses)
+        over = tuple(name for name in lose if name in voted)
         both = float((fires & texts.fires[:, pattern]).sum())
         rule = replace(rule, label=names[label], weight=round(weight, 3), over=over)
         precision, recall = both / max(int(fires.sum()), 1), both / int(search.fired[pattern])

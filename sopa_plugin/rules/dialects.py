@@ -54,6 +54,7 @@ class Written(NamedTuple):
     weight: float = 1.0
     over: tuple[str, ...] = ()
     id: str | None = None
+    section: int | None = None  # the line that says `over` of several rules
 
 
 def read_written(file: Path) -> tuple[list[Written], list[Fault]]:
@@ -206,10 +207,11 @@ _SECTION = re.compile(r"\[\s*(?P<label>[^\]]*[^\]\s])\s*\]\s*(?:>(?P<over>.*))?"
 def _read_sections(lines: Lines, faults: _Faults) -> Iterator[Written]:
     label: str | None = None
     over: tuple[str, ...] = ()
+    start: int | None = None
     for number, line in lines:
         rule = re.sub(r"(^|\s)//.*", "", line).strip()
         if section := _SECTION.fullmatch(rule):
-            label = section["label"]
+            label, start = section["label"], number
             over = tuple(filter(None, map(str.strip, (section["over"] or "").split(","))))
         elif rule and label is None:
             reason = f"expected a [label] before the first rule, found {shortened(rule)}"
@@ -220,7 +222,7 @@ def _read_sections(lines: Lines, faults: _Faults) -> Iterator[Written]:
                     alternatives = tuple(map(_whole_text, read_expression(rule)))
                 except ValueError as error:
                     raise ValueError(f"{shortened(rule)}: {error}") from error
-                yield Written(number, rule, str(label), alternatives, over=over)
+                yield Written(number, rule, str(label), alternatives, over=over, section=start)
 
 
 _EOS = Item(END)

@@ -6,7 +6,7 @@ import importlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sopa_plugin.errors import UserError, listed, shortened
 from sopa_plugin.files import parse_json, plain
+from sopa_plugin.registry.problems import did_you_mean
 from sopa_plugin.rules.automaton import MOST_PATTERNS, DoesNotFit, HardPattern, fit
 from sopa_plugin.rules.dialects import (
     Fault,
@@ -109,6 +110,8 @@ class Rules:
     def examine(cls, path: str | Path) -> Rules:
         """As `read`, with the faults beside the rules; raises where the file cannot be read."""
         written, faults = read_written(Path(path))
+        if not faults:  # where lines cannot be read, labels may be theirs
+            written, faults = _over_known(written)
         rules: list[Rule] = []
         numbers: Counter[str] = Counter()
         # the lines of each rule: several where they have an id in common
@@ -185,10 +188,7 @@ class Rules:
         known = dict.fromkeys(rule.label for rule in self.rules)
         for label in itertools.chain(precedence, *precedence.values()):
             if label not in known:
-                raise UserError(
-                    f"model.precedence: no rule has the label {shortened(label)}; expected one of "
-                    f"{listed(known)}"
-                )
+                raise UserError(f"model.precedence: {_unknown(label, known)}")
         rules = (
             replace(rule, over=(*rule.over, *precedence.get(rule.label, ()))) for rule in self.rules
         )
@@ -255,6 +255,26 @@ class Rules:
             return cls(rules, (), str(given["source"]), given["fallback"], asked)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"the rules of a saved model cannot be read ({error})") from error
+
+
+def _unknown(label: str, known: Iterable[str]) -> str:
+    """That no rule has a label, and what may have been meant."""
+    told = f"no rule has the label {shortened(label)}; expected one of {listed(known)}"
+    return "; ".join(filter(None, [told, did_you_mean(label, known)]))
+
+
+def _over_known(written: Sequence[Written]) -> tuple[list[Written], list[Fault]]:
+    """The rules that go before labels of rules alone, and what is wrong with the others."""
+    known = dict.fromkeys(each.label for each in written)
+    kept: list[Written] = []
+    faults: dict[Fault, None] = {}  # those of a section once
+    for each in written:
+        unknown = next((label for label in each.over if label not in known), None)
+        if unknown is None:
+            kept.append(each)
+        else:
+            faults[Fault(each.section or each.line, f"over: {_unknown(unknown, known)}")] = None
+    return kept, list(faults)
 
 
 def _rule(lines: Sequence[Written], number: int) -> Rule | Fault:

@@ -214,6 +214,9 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
             add_rule(linear, found, rule, "negative")
     with pytest.raises(UserError, match="'bad' is unknown to the model; expected negative, neu"):
         add_rule(linear, found, RULE, "bad")
+    rule = '{"pattern": [{"LOWER": "not"}], "over": ["positve"]}'
+    with pytest.raises(UserError, match=r"label 'positve' is unknown.*; did you mean 'positive'"):
+        add_rule(linear, found, rule, "negative")
     with pytest.raises(UserError, match=r"cannot have these rules: head\.type: with rules, exp"):
         add_rule(mlp, found, RULE, "negative")
     with pytest.raises(UserError, match="self_loops: with rules"):

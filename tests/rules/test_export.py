@@ -96,6 +96,21 @@ def test_what_is_written_is_read_again_and_fires_the_same(
     assert len(ours) + len(found.unwritten) == len(reader.subject.names)
 
 
+def test_a_label_that_no_rule_votes_for_has_no_vote_to_lose(tmp_path: Path) -> None:
+    given, file = tmp_path / "given.jsonl", tmp_path / "out.jsonl"
+    rows = [
+        {"label": "negative", "pattern": "of", "over": "other"},
+        {"label": "other", "pattern": "zork"},  # which fires on no text and is not written
+    ]
+    given.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    changes = {"encoder": {"type": "sopa", "patterns": {}}, "rules": str(given)}
+    wanted = config(**changes, fallback="positive")
+    wanted["trainer"]["num_epochs"] = 0
+    run_experiment(wanted, tmp_path / "run")
+    file.write_text(export(RunReader(tmp_path / "run"), file).file())
+    assert [rule.label for rule in Rules.read(file).rules] == ["negative"]
+
+
 def test_rules_are_faithful_to_their_patterns_and_vote_as_the_model_decides(
     trained: Path, tmp_path: Path
 ) -> None:

@@ -290,6 +290,43 @@ def test_every_fault_of_a_file_is_said_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "lines", "where"),
+    [
+        (
+            "r.jsonl",
+            [
+                '{"label": "positive", "pattern": "good"}',
+                '{"label": "negative", "pattern": "not", "over": ["positive", "postive"]}',
+                '{"label": "negative", "pattern": "no", "over": "postive"}',
+            ],
+            [2, 3],
+        ),
+        ("r.txt", ["[positive]", "$* good", "", "[negative] > postive", "$* no", "$* not"], [4]),
+    ],
+)
+def test_labels_that_lose_a_vote_are_those_of_rules(
+    name: str, lines: list[str], where: list[int], tmp_path: Path
+) -> None:
+    file = write(tmp_path / name, *lines)
+    reason = "over: no rule has the label 'postive'; expected one of 'positive', 'negative'"
+    reason += "; did you mean 'positive'?"
+    with pytest.raises(UserError) as raised:
+        Rules.read(file)
+    assert str(raised.value).split("\n") == [f"{file}:{line}: {reason}" for line in where]
+    told = list(report(Rules.examine(file)))
+    assert [line for line in told if "refused: " in line] == [
+        f"{file}:{line}: refused: {reason}" for line in where
+    ]
+    assert (
+        len(Rules.read(write(file, *(each.replace("postive", "positive") for each in lines))).rules)
+        == 3
+    )
+    # whose label a line has that cannot be read is not known
+    broken = write(file, *(each.replace("$*", "( $").replace('"good"', "3") for each in lines))
+    assert "postive" not in str(list(report(Rules.examine(broken))))
+
+
+@pytest.mark.parametrize(
     ("rule", "expected"),
     [
         ("( a b ) * c", "a group of several words is repeated"),
