@@ -45,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.split = args.split or args.own_split
     if args.method == "document":
         args.text = args.text or _texts(args, args.input or "-")
-    elif args.method == "patterns" and args.lines:
-        args.lines = _texts(args, args.lines)
+    elif args.method == "patterns":
+        args.lines = _texts(args, args.lines) if args.lines else None
     explanation = getattr(read(args.run), args.method)(args)
     if args.output is not None:
         explanation.save(args.output, form)

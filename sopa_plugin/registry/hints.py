@@ -170,7 +170,9 @@ def is_part(hint: Any) -> bool:
     """Whether a config gives such a value as an object holding a constructor's arguments."""
     if not isinstance(hint, type) or hint in (*ANYTHING, *SCALARS, *LISTS, *SETS, *MAPPINGS):
         return False
-    return hint is not tuple and not issubclass(hint, Enum) and buildable(hint)
+    if hint is tuple or issubclass(hint, Enum) or hint.__module__ == "collections.abc":
+        return False  # the last are abstract
+    return buildable(hint)
 
 
 def is_subclass(target: object, kind: type) -> bool:

@@ -108,6 +108,7 @@ class AccelerateTrainer(Trainer):
     """
 
     trains: ClassVar[type[Model]] = NeuralModel
+    takes_documents: ClassVar[bool] = True
 
     batch_size: PositiveInt = 150
     num_epochs: NonNegativeInt = 50

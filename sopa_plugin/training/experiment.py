@@ -201,7 +201,7 @@ class Experiment:
         else:
             model.look_at(data["train"]["text"])
         trainer.set_up(model, run)
-        if isinstance(model, NeuralModel):
+        if trainer.takes_documents and isinstance(model, NeuralModel):
             classifier: Any = model
             trainer.documents = {
                 split: classifier.encode_texts(each["text"], each["label"])

@@ -30,6 +30,8 @@ class Trainer(Registrable):
     default_implementation: ClassVar[str | None] = "accelerate"
     trains: ClassVar[type[Model]] = Model
     """The models that it can train."""
+    takes_documents: ClassVar[bool] = False
+    """Whether `log_probabilities` takes `Documents` too; `documents` are then given."""
     documents: Mapping[str, Documents] = MappingProxyType({})
     """The texts of each split tokenised, of a model that takes them so (`text_classifier`)."""
 

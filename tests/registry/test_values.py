@@ -144,6 +144,7 @@ FAILS = [
     (Point, [1, 2]),
     (torch.Tensor, {"data": [1]}),
     (Callable[[int], int], "math.sqrt"),
+    (Callable, {}),
 ]
 
 
