@@ -293,25 +293,27 @@ class DocumentExplanation(Explanation):
 
     def _table(self) -> list[str]:
         """The contributions; the next best match behind the phrase or, where it is wide, below."""
+        scores = ["score", *(number(item.score) for item in self.shown)]
+        edge = max(map(len, scores))
+        cells = [(f"{'log-odds':>13}", "pattern", f"{'score':>{edge}}")]
         phrases, others = ["phrase"], ["next best"]
-        for item in self.shown:
+        for rank, item in enumerate(self.shown, start=1):
+            value = item.effect[self.target]
+            figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value))
+            cells.append((figure, visible(item.pattern), f"{scores[rank]:>{edge}}"))
             phrases.append(visible(item.match.phrase) if item.match else "(no match)")
             other = visible(item.instead.phrase) if item.instead else "– its mean"
             others.append(paint(other, "muted"))
+        rows = aligned(cells)
         if self.replacement == "next":
             wide, beside = (max(map(columns, column)) for column in (phrases, others))
-            wide = min(40, wide)
-            fits = 38 + wide + beside <= get_terminal_size().columns
+            wide, below = min(40, wide), columns(rows[0]) + 4
+            fits = below + wide + beside <= get_terminal_size().columns
             phrases = [
-                f"{padded(phrase, wide)}  {other}" if fits else f"{phrase}\n{'':38}{other}"
+                f"{padded(phrase, wide)}  {other}" if fits else f"{phrase}\n{'':{below}}{other}"
                 for phrase, other in zip(phrases, others, strict=True)
             ]
-        rows = [f"  {'log-odds':>12}  {'pattern':8} {'score':>8}  {phrases[0]}"]
-        for rank, (item, phrase) in enumerate(zip(self.shown, phrases[1:], strict=True), start=1):
-            value = item.effect[self.target]
-            figure = paint(f"{mark(value)}{rank:<2} {signed(value):>9}", side(value))
-            rows.append(f"  {figure}  {item.pattern:8} {number(item.score):>8}  {phrase}")
-        return rows
+        return [f"{row}  {phrase}" for row, phrase in zip(rows, phrases, strict=True)]
 
     def _bars(self) -> list[str]:
         """Probabilities as bars, where there are more than two labels."""

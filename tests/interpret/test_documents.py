@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
@@ -18,7 +19,7 @@ from sopa_plugin.interpret import (
     Match,
     Step,
 )
-from sopa_plugin.interpret.markup import class_keys
+from sopa_plugin.interpret.markup import class_keys, columns
 
 Places = list[tuple[int, int, float]]
 
@@ -227,6 +228,30 @@ def test_a_file_is_titled_by_its_document() -> None:
     assert title in found.to_html().split("<body")[0]
     assert title in found.to_svg()
     assert len(found.title) <= 66
+
+
+@pytest.mark.parametrize(
+    "names", [("2-1", "2-22"), ("negative/12", "2-1"), ("质量/1", "a rule of")]
+)
+def test_columns_stand_below_their_heads(names: tuple[str, str]) -> None:
+    """Whatever patterns are called; of wide characters, each takes two columns."""
+    found = explain(["fine", "dull"], [(0, 1, 12.5), (1, 2, -0.5)])
+    told = (
+        replace(item, pattern=name, score=score, matches={name: item.match})
+        for item, name, score in zip(found.contributions, names, (0.5, -1.23e-5), strict=True)
+    )
+    lines = replace(found, contributions=tuple(told)).to_text().splitlines()
+    start = next(n for n, line in enumerate(lines) if "log-odds" in line)
+    head, *rows = lines[start : start + 3]
+    # where log-odds end, names begin, scores end and phrases begin
+    ends = [
+        columns(head.partition(each)[0]) for each in ("  pattern", "pattern", "  phrase", "phrase")
+    ]
+    for row, name, phrase in zip(rows, names, ("fine", "dull"), strict=True):
+        odds = row.partition(name)[0]
+        before = row.removesuffix(phrase)
+        places = [columns(each) for each in (odds.rstrip(), odds, before.rstrip(), before)]
+        assert places == ends
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
