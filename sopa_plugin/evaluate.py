@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,8 @@ from sopa_plugin.registry import import_plugins
 
 if TYPE_CHECKING:
     from sopa_plugin.models import Model
+
+logger = logging.getLogger("sopa_plugin.evaluate")  # also where it is run as `__main__`
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -72,7 +75,9 @@ def _faithfulness(model: Model, texts: Sequence[str]) -> dict[str, Any]:
     from sopa_plugin.interpret.faithfulness import measure
     from sopa_plugin.interpret.subject import ModelSubject
 
-    return {"faithfulness": measure(Explainer(ModelSubject.of(model)), "", texts).to_dict()}
+    found = measure(Explainer(ModelSubject.of(model)), "", texts)
+    logger.info("%s", found)
+    return {"faithfulness": found.to_dict()}
 
 
 if __name__ == "__main__":
