@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from sopa_plugin.errors import UserError, visible
 from sopa_plugin.files import plain
 from sopa_plugin.interpret.documents import DocumentExplanation
-from sopa_plugin.interpret.editing import Edits
+from sopa_plugin.interpret.editing import Edits, edits_of
 from sopa_plugin.interpret.explainer import Explainer
 from sopa_plugin.interpret.explanation import Explanation, Told
 from sopa_plugin.interpret.markup import (
@@ -20,6 +20,7 @@ from sopa_plugin.interpret.markup import (
     aligned,
     columns,
     fold,
+    number,
     paint,
     percent,
     side,
@@ -70,15 +71,19 @@ class Flip(Told):
 class PatternPair(Told):
     """A pattern of one model and that of the other which has its name and its length.
 
-    `agreement` is the correlation of their numbers in the document vectors, over all documents;
-    None where one is constant.
+    Arguments:
+        before, after: the two.
+        agreement: the correlation of their numbers in the document vectors that the heads see, over
+            all documents; None where one is constant, as one that is held.
+        edits: what was done to each since it was trained, if anything.
     """
 
-    told = "pattern", "agreement", "before", "after"
+    told = "pattern", "agreement", "edits", "before", "after"
 
     before: PatternReading
     after: PatternReading
     agreement: float | None
+    edits: tuple[float | str | None, float | str | None] = (None, None)
 
     @property
     def pattern(self) -> str:
@@ -94,10 +99,12 @@ class PatternPair(Told):
 
     @property
     def differs(self) -> bool:
-        """Whether that, the agreement or how often it fires shows in two decimals."""
+        """Whether other edits were made, or that, agreement or how often it fires shows."""
+        if self.edits[0] != self.edits[1]:
+            return True
         fires = abs(self.after.fires - self.before.fires)
         apart = 0.0 if self.agreement is None else 1 - self.agreement
-        return max(self.change, 100 * fires, apart) >= 0.005
+        return max(self.change, 100 * fires, apart) >= 0.005  # in two decimals
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -105,7 +112,10 @@ class PatternPair(Told):
         sides = self.before, self.after
         found = [
             [each.verdict for each in sides],
-            [percent(each.fires) for each in sides],
+            [
+                f"held at {number(edit)}" if _holds(edit) else percent(each.fires)
+                for each, edit in zip(sides, self.edits, strict=True)
+            ],
             [each.matches[0].phrase if each.matches else "no match" for each in sides],
         ]
         agreement = "–" if self.agreement is None else signed(self.agreement)
@@ -179,8 +189,8 @@ class Comparison(Explanation):
 
     @property
     def differing(self) -> tuple[PatternPair, ...]:
-        """The pairs of patterns that differ, those that were edited by however little."""
-        return tuple(pair for pair in self.patterns if pair.differs or pair.pattern in self.edits)
+        """The pairs of patterns that differ."""
+        return tuple(pair for pair in self.patterns if pair.differs)
 
     @property
     def about_pairs(self) -> str:
@@ -271,6 +281,11 @@ class Comparison(Explanation):
         return any(isinstance(each, str) and each != "no_match" for each in self.edits.values())
 
 
+def _holds(edit: float | str | None) -> TypeGuard[float]:
+    """Whether an edit holds a pattern at a number, whatever its documents say."""
+    return isinstance(edit, int | float)
+
+
 def _look(given: str, gold: str | None) -> str:
     """How a label given to a document is painted: as right, as wrong, or as neither."""
     return "muted" if gold is None else side((given == gold) - 0.5)
@@ -302,10 +317,11 @@ def compare(
             f"{names[1]} has other labels ({other}) than {names[0]}: {', '.join(labels)}"
         )
     same = [after.subject.labels.index(label) for label in labels]
-    found, vectors = [], []
+    found, vectors, done = [], [], []
     for each, order in zip(sides, (slice(None), same), strict=True):
         assert isinstance(each.subject, ModelSubject)
         model = each.subject.model
+        done.append(edits_of(each.subject))
         found.append(model.log_probabilities(texts)[:, order])
         documents = model.document_vectors(model.encode_texts(texts)).double().cpu().numpy()
         vectors.append(documents[:, list(each.subject.columns)])
@@ -324,9 +340,10 @@ def compare(
                 each[:, explainer.subject.number(name)]
                 for each, explainer in zip(vectors, sides, strict=True)
             ]
-            constant = min(np.ptp(scores, axis=1)) == 0
+            edits = done[0].get(name), done[1].get(name)
+            constant = any(map(_holds, edits)) or min(np.ptp(scores, axis=1)) == 0
             agreement = None if constant else float(np.corrcoef(*scores)[0, 1])
-            pairs.append(PatternPair(pattern, twin, agreement))
+            pairs.append(PatternPair(pattern, twin, agreement, edits))
     pairs.sort(key=lambda pair: -pair.change)
     paired = {pair.before.name for pair in pairs}
     one, two = (tuple(name for name in each.subject.names if name not in paired) for each in sides)

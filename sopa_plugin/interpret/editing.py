@@ -197,7 +197,7 @@ def reword(
     """
     number = subject.number(name)
     _refuse_held(subject, [name])
-    before = (subject.model.config.sopa_plugin or {}).get(EDITS, {}).get(name)
+    before = edits_of(subject).get(name)
     if before == "no_match":
         raise UserError(f"{name} matches nothing already: edit the original model")
     last = subject.encoder.layout.lengths[number] - 1
@@ -269,9 +269,15 @@ def refit(subject: ModelSubject, name: str, texts: Sequence[str], gold: Sequence
         head.output.bias.sub_(change[:, 0] * usual)
 
 
+def edits_of(subject: ModelSubject) -> Edits:
+    """All that was done to a model, as it was saved with it."""
+    found = (subject.model.config.sopa_plugin or {}).get(EDITS)
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
 def _refuse_held(subject: ModelSubject, names: Iterable[str]) -> None:
     """Raises `UserError` where the head no longer sees one of the patterns."""
-    edits: Edits = (subject.model.config.sopa_plugin or {}).get(EDITS, {})
+    edits = edits_of(subject)
     for name in names:
         if isinstance(edits.get(name), int | float):
             raise UserError(f"{name} is held at {edits[name]:g} already: edit the original model")
@@ -280,6 +286,6 @@ def _refuse_held(subject: ModelSubject, names: Iterable[str]) -> None:
 def _record(subject: ModelSubject, edits: Mapping[str, float | str]) -> Edits:
     """Notes edits in the model's config, which is saved with it."""
     record = dict(subject.model.config.sopa_plugin or {})
-    record[EDITS] = {**record.get(EDITS, {}), **edits}
+    record[EDITS] = {**edits_of(subject), **edits}
     subject.model.config.sopa_plugin = record
     return dict(edits)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from sopa_plugin.errors import UserError
 from sopa_plugin.interpret import Explainer
 from sopa_plugin.interpret.comparison import Comparison, compare
 from sopa_plugin.interpret.editing import hold
 from sopa_plugin.interpret.subject import ModelSubject
-from sopa_plugin.models import TextClassifier
+from sopa_plugin.models import TextClassifier, load_model
 
 TEXTS = [
     "the film is not funny , never dull",
@@ -96,14 +98,33 @@ def test_a_model_and_its_copy_differ_in_what_was_held_alone(make_model: MakeMode
     assert same.changed == same.differing == ()
     assert [pair.agreement for pair in same.patterns] == [pytest.approx(1)] * 5
     assert "5 patterns correspond by name and length, 0 of them differ" in same.to_text()
-    # what was edited is shown, however little it changed
-    name = same.patterns[2].pattern
-    edited = replace(same, edits={name: 0.5})
-    assert [pair.pattern for pair in edited.differing] == [name]
-    assert "5 patterns correspond by name and length, 1 of them differ" in edited.to_text()
-    pairs = {pair.before.name: pair for pair in compared(*held(model, {"3-1": 9.0})).differing}
-    assert set(pairs["3-1"].after.effect.values()) == {0.0}
-    assert pairs["3-1"].agreement == pytest.approx(1)
+    pairs = {pair.pattern: pair for pair in compared(*held(model, {"3-1": 9.0})).differing}
+    pair = pairs["3-1"]
+    assert set(pair.after.effect.values()) == {0.0}
+    assert pair.agreement is None
+    assert pair.facts[0] == "–"
+    assert pair.facts[2].endswith(" % → held at 9")
+    assert pair.to_dict()["edits"] == [None, 9.0]
+
+
+def test_what_was_edited_differs_however_little_it_changed(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    """Also where the models are compared later, and in either order."""
+    model = make_model()
+    layer = next(m for m in model.head.modules() if isinstance(m, nn.Linear))
+    with torch.no_grad():
+        layer.weight[:, 2] = 0  # so that the head does not see the pattern
+    before, after = held(model, {ModelSubject(model).names[2]: 0.5})
+    after.model.save(tmp_path)
+    loaded = ModelSubject(load_model(tmp_path))
+    for sides in ((before, after), (before, loaded), (loaded, before)):
+        found = compared(*sides)
+        assert found.changed == ()
+        assert [pair.pattern for pair in found.differing] == [before.names[2]]
+        assert found.differing[0].change == 0
+        assert "5 patterns correspond by name and length, 1 of them differ" in found.to_text()
+    assert compared(after, loaded).differing == ()
 
 
 def test_labels_are_matched_by_name(make_model: MakeModel) -> None:
