@@ -69,6 +69,11 @@ def listed(values: Iterable[object], limit: int = 20) -> str:
     return ", ".join(map(shortened, found[:limit])) + more
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 rule`, `2 rules`."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def first_line(error: Exception) -> str:
     """The first line of what a library or the system says."""
     said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from sopa_plugin.errors import UserError, visible
+from sopa_plugin.errors import UserError, counted, visible
 from sopa_plugin.files import plain
 from sopa_plugin.interpret.documents import DocumentExplanation
 from sopa_plugin.interpret.editing import Edits, edits_of
@@ -183,7 +183,8 @@ class Comparison(Explanation):
         """How many labels differ, and how many of them are right."""
         of = f"{len(self.changed):,} of {self.before[f'{self.split}_examples']:,}"
         right = [sum(flip.way[each] == flip.way[0] for flip in self.changed) for each in (2, 1)]
-        told = f": {right[0]:,} become right, {right[1]:,} were right before"
+        becomes, was = "become" + "s" * (right[0] == 1), "was" if right[1] == 1 else "were"
+        told = f": {right[0]:,} {becomes} right, {right[1]:,} {was} right before"
         told = told if self.changed and self.figures else ""
         return f"another label for {of} {self.split} documents{told}"
 
@@ -195,8 +196,9 @@ class Comparison(Explanation):
     @property
     def about_pairs(self) -> str:
         """How many patterns correspond, and how many of these differ."""
-        told = f"{len(self.patterns)} patterns correspond by name and length"
-        told += f", {len(self.differing)} of them differ"
+        every, some = len(self.patterns), len(self.differing)
+        told = f"{counted(every, 'pattern')} correspond{'s' * (every == 1)} by name and length"
+        told += f", {some} of them differ{'s' * (some == 1)}"
         for name, alone in zip(self.names, self.alone, strict=True):
             told += f"; {name} alone has {len(alone)}" if alone else ""
         return told
@@ -225,7 +227,7 @@ class Comparison(Explanation):
     def painted(self) -> str:
         lines = [paint(self.warning, "against")] * bool(self.warning)
         if self.edits:
-            edited = "1 pattern" if len(self.edits) == 1 else f"{len(self.edits)} patterns"
+            edited = counted(len(self.edits), "pattern")
             lines.insert(0, fold(visible(f"{edited} edited: {', '.join(self.done)}"), 2))
         lines.append(paint(visible(self.title), "strong"))
         for name, (one, two) in self.figures.items():
@@ -256,8 +258,8 @@ class Comparison(Explanation):
             indent = 4 + max(columns(name) for name, *_ in rows)
             for line, (*_, phrase) in zip(aligned([row[:-1] for row in rows]), rows, strict=True):
                 lines += [line, fold(" " * indent + phrase, indent + 2)]
-            left_out = len(self.differing) - SHOWN
-            lines += [f"  … and {left_out} that differ less"] * (left_out > 0)
+            if (left_out := len(self.differing) - SHOWN) > 0:
+                lines.append(f"  … and {left_out} that differ{'s' * (left_out == 1)} less")
         lines += [f"saved in {self.folder}"] * (self.folder is not None)
         return "\n".join(lines)
 

@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from sopa_plugin.data.tokenizers import folds_case
 from sopa_plugin.encoders.sopa_layers import add_boundary_tokens
-from sopa_plugin.errors import UserError, shortened
+from sopa_plugin.errors import UserError, counted, shortened
 from sopa_plugin.interpret.leave_one_out import DocumentScores, LeaveOneOut
 from sopa_plugin.interpret.markup import CONTINUES
 from sopa_plugin.interpret.matching import ArcScores
@@ -321,7 +321,8 @@ class Exported:
         sizes = [size for each in self.written for size in each.lists] or [0]
         f1 = np.median([each.f1 for each in self.written])
         yield (
-            f"{len(self.written)} rules of {len(self.written) + len(self.unwritten)} patterns; "
+            f"{counted(len(self.written), 'rule')} of "
+            f"{counted(len(self.written) + len(self.unwritten), 'pattern')}; "
             f"F1 against their firing: median {f1:.1%}; lists of words: median "
             f"{np.median(sizes):g}, longest {max(sizes)}"
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sopa_plugin.cli import add_model_options, check_output, make_parser, run_command
-from sopa_plugin.errors import UserError, visible
+from sopa_plugin.errors import UserError, counted, visible
 from sopa_plugin.files import write_file
 from sopa_plugin.registry import import_plugins
 
@@ -80,7 +80,7 @@ def _check(args: Namespace) -> None:
     for line in report(rules, *(_read(args) if args.data else ())):
         print(visible(line))
     if rules.faults:
-        raise UserError(f"{args.file}: {len(rules.faults)} rules are refused; see above")
+        raise UserError(f"{args.file}: {counted(len(rules.faults), 'rule')} refused; see above")
 
 
 def _export(args: Namespace) -> None:

@@ -9,7 +9,7 @@ from itertools import chain, combinations
 import torch
 from torch import Tensor
 
-from sopa_plugin.errors import shortened
+from sopa_plugin.errors import counted, shortened
 from sopa_plugin.rules.matching import RuleMatcher
 from sopa_plugin.rules.rule import Rule, Rules
 
@@ -42,7 +42,8 @@ def report(
         yield f"{rules.source}:{line}: {lines[line]}"
     patterns = sum(len(rule.patterns) for rule in rules.rules)
     yield (
-        f"{len(rules.rules)} rules of {len(rules.labels)} labels are {patterns} patterns; "
+        f"{counted(len(rules.rules), 'rule')} of {counted(len(rules.labels), 'label')} "
+        f"{'is' if len(rules.rules) == 1 else 'are'} {counted(patterns, 'pattern')}; "
         f"{len(rules.faults)} refused"
     )
     if texts is None:
@@ -52,7 +53,7 @@ def report(
             yield f"no text has the label {shortened(label)}"
     together = (combinations(row.nonzero().flatten().tolist(), 2) for row in fires)
     conflicts = [
-        f"conflict: {first.name} and {second.name} both fire on {count} texts"
+        f"conflict: {first.name} and {second.name} both fire on {counted(count, 'text')}"
         for pair, count in Counter(chain.from_iterable(together)).most_common()
         for first, second in [[rules.rules[number] for number in pair]]
         if first.label != second.label
@@ -61,7 +62,7 @@ def report(
     ]
     yield from conflicts[:MOST_SHOWN]
     if len(conflicts) > MOST_SHOWN:
-        yield f"and {len(conflicts) - MOST_SHOWN} more pairs of rules"
+        yield f"and {counted(len(conflicts) - MOST_SHOWN, 'more pair')} of rules"
     uncovered = (~fires.any(dim=1)).nonzero().flatten().tolist()
     yield f"no rule fires on {len(uncovered)} of {len(texts)} texts"
     for number in uncovered[:MOST_SHOWN]:

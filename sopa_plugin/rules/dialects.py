@@ -271,6 +271,7 @@ class _Expression:
     """A word regex, read from left to right."""
 
     def __init__(self, text: str) -> None:
+        self.text = text.strip()
         self.pieces = deque(_PIECE.findall(text))
 
     def alternatives(self) -> Sequences:
@@ -304,8 +305,9 @@ class _Expression:
         if piece in "*+?":
             raise ValueError(f"nothing before the {piece} that it could repeat")
         if piece not in SYMBOLS and re.search(r"[\[\]{}\\^]", piece):
+            where = "" if piece == self.text else f"{shortened(piece)}: "
             raise ValueError(
-                f"{shortened(piece)}: expected words, $ % & EOS, ( a | b ) and * + ?; other "
+                f"{where}expected words, $ % & EOS, ( a | b ) and * + ?; other "
                 'expressions stand in JSON lines, {"TEXT": {"REGEX": "…"}}'
             )
         return ((Item(SYMBOLS.get(piece) or one_of(frozenset([piece]))),),)

@@ -123,7 +123,7 @@ def test_what_was_edited_differs_however_little_it_changed(
         assert found.changed == ()
         assert [pair.pattern for pair in found.differing] == [before.names[2]]
         assert found.differing[0].change == 0
-        assert "5 patterns correspond by name and length, 1 of them differ" in found.to_text()
+        assert "5 patterns correspond by name and length, 1 of them differs" in found.to_text()
     assert compared(after, loaded).differing == ()
 
 

@@ -350,6 +350,15 @@ def test_word_regexes_that_do_not_fit_are_refused(rule: str, expected: str, tmp_
     assert expected in fault.reason
 
 
+@pytest.mark.parametrize("rule", ["box\\b", "$ * box\\b"])
+def test_a_rule_that_is_refused_is_named_once(rule: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "r.txt", "[x]", rule, "a $ *")
+    told = list(report(Rules.examine(file)))
+    part = "" if rule == "box\\b" else "'box\\\\b': "
+    assert told[0].startswith(f"{file}:2: refused: {rule!r}: {part}expected words, $ % & EOS")
+    assert told[-1] == "1 rule of 1 label is 1 pattern; 1 refused"
+
+
 SLOW = [
     *(
         "(a|aa)+$",
@@ -426,7 +435,8 @@ def test_the_report_counts_conflicts_and_what_is_not_covered(tmp_path: Path) -> 
     )
     assert "neg/1: exact; fires on 1, precision 100.0%, recall 50.0%" in lines[1]
     assert "refused: " in lines[2]
-    assert "conflict: pos/1 and neg/1 both fire on 1 texts" in lines
+    assert lines[3] == "2 rules of 2 labels are 2 patterns; 1 refused"
+    assert "conflict: pos/1 and neg/1 both fire on 1 text" in lines
     assert lines[-2:] == ["no rule fires on 1 of 3 texts", "  3: 'dull'"]
 
 
@@ -441,4 +451,5 @@ def test_the_command_reports_on_labelled_texts(tmp_path: Path) -> None:
     done = subprocess.run([*command, *columns], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "refused: no attribute 'POS'" in done.stdout
+    assert f"{rules}: 1 rule refused; see above" in done.stderr
     assert "Traceback" not in done.stderr
