@@ -370,27 +370,40 @@ def _ended(
 
 
 @triton.jit
-def _epsilons_of(
+def _automata(
     epsilon,
-    main,
-    length,
-    never,
+    tables,
+    num_patterns,
+    p,
     STATES: tl.constexpr,
     EPSILONS: tl.constexpr,
     FINAL: tl.constexpr,
+    LOGS: tl.constexpr,
 ):
-    """Epsilons out of each state but END, and the one that may end a match."""
+    """What patterns `p` are, whatever they read.
+
+    Their lengths (0: it is none); the semiring's one and zero; the columns of main-path arcs, of
+    self-loops and of states; epsilons out of each state but END, and the one that may end a match.
+    """
+    lengths, main_starts, main_firsts, loop_starts, loop_firsts, state_starts = tables
+    length = tl.load(lengths + p, mask=p < num_patterns, other=0)
+    one = tl.full(p.shape, 0 if LOGS else 1, tl.float32)
+    never = tl.full(p.shape, float("-inf") if LOGS else 0, tl.float32)
+    main = _columns_of(main_starts, main_firsts, p, num_patterns, STATES - 1)
+    loops = _columns_of(loop_starts, loop_firsts, p, num_patterns, STATES)
+    places = ()
+    for i in tl.static_range(STATES):
+        places = places + (tl.load(state_starts + i) + p,)
     skips = ()
-    if EPSILONS:
-        skips = _read(epsilon, main, never, STATES - 1)
-    else:
-        for _ in tl.static_range(STATES - 1):
-            skips = skips + (never,)
     final = never
-    if FINAL:
-        for i in tl.static_range(1, STATES):
-            final = tl.where(length == i + 1, skips[i - 1], final)
-    return skips, final
+    for i in tl.static_range(STATES - 1):
+        skip = never
+        if EPSILONS:
+            skip = tl.load(epsilon + main[i], mask=main[i] >= 0, other=never)
+        if FINAL:
+            final = tl.where(length == i + 2, skip, final)
+        skips = skips + (skip,)
+    return length, one, never, main, loops, places, skips, final
 
 
 @triton.jit
@@ -422,15 +435,12 @@ def run_sums(
     """Sums over all matches in a document."""
     b = tl.program_id(0).to(tl.int64)
     p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    real = p < num_patterns
-    length = tl.load(lengths + p, mask=real, other=0)
     start = tl.load(offsets + b)
     stop = tl.load(offsets + b + 1)
-    never = tl.full((BLOCK,), float("-inf") if LOGS else 0, tl.float32)
-    one = tl.full((BLOCK,), 0 if LOGS else 1, tl.float32)
-    main = _columns_of(main_starts, main_firsts, p, num_patterns, STATES - 1)
-    loops = _columns_of(loop_starts, loop_firsts, p, num_patterns, STATES)
-    skips, final = _epsilons_of(epsilon, main, length, never, STATES, EPSILONS, FINAL)
+    tables = (lengths, main_starts, main_firsts, loop_starts, loop_firsts, state_starts)
+    length, one, never, main, loops, places, skips, final = _automata(
+        epsilon, tables, num_patterns, p, STATES, EPSILONS, FINAL, LOGS
+    )
 
     total = tl.where(length == 2, final, never) if EMPTY else never
     g = (one,)
@@ -447,12 +457,11 @@ def run_sums(
             new = new + (_plus(moved, _times(e[i], again[i], LOGS), LOGS),)
         if KEEP:
             for i in tl.static_range(STATES):
-                place = states + m * num_states + tl.load(state_starts + i) + p
-                tl.store(place, new[i], mask=i < length)
+                tl.store(states + m * num_states + places[i], new[i], mask=i < length)
         at_end, by_epsilon = _ended(g, new, looped, final, length, never, STATES, EMPTY, LOGS)
         total = _plus(total, _plus(at_end, by_epsilon, LOGS), LOGS)
         g = new
-    tl.store(document_scores + b * num_patterns + p, total, mask=real)
+    tl.store(document_scores + b * num_patterns + p, total, mask=length > 0)
 
 
 @triton.jit
@@ -487,25 +496,22 @@ def sums_back(
     """Takes the gradient of a document's scores back to its arcs: the recurrence, reversed."""
     b = tl.program_id(0).to(tl.int64)
     p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    real = p < num_patterns
-    length = tl.load(lengths + p, mask=real, other=0)
     start = tl.load(offsets + b)
     stop = tl.load(offsets + b + 1)
-    never = tl.full((BLOCK,), float("-inf") if LOGS else 0, tl.float32)
-    one = tl.full((BLOCK,), 0 if LOGS else 1, tl.float32)
+    tables = (lengths, main_starts, main_firsts, loop_starts, loop_firsts, state_starts)
+    length, one, never, main, loops, places, skips, final = _automata(
+        epsilon, tables, num_patterns, p, STATES, EPSILONS, FINAL, LOGS
+    )
     zero = tl.zeros((BLOCK,), tl.float32)
-    main = _columns_of(main_starts, main_firsts, p, num_patterns, STATES - 1)
-    loops = _columns_of(loop_starts, loop_firsts, p, num_patterns, STATES)
-    skips, final = _epsilons_of(epsilon, main, length, never, STATES, EPSILONS, FINAL)
-    amount = tl.load(grad + b * num_patterns + p, mask=real, other=0.0)
-    total = tl.load(document_scores + b * num_patterns + p, mask=real, other=0.0)
+    amount = tl.load(grad + b * num_patterns + p, mask=length > 0, other=0.0)
+    total = tl.load(document_scores + b * num_patterns + p, mask=length > 0, other=0.0)
 
     new = ()  # states after a token
     to_g = ()  # their gradients
     to_skips = ()  # those of epsilons, added up
     kept = tl.where(start < stop, length, 0)
     for i in tl.static_range(STATES):
-        place = states + (stop - 1) * num_states + tl.load(state_starts + i) + p
+        place = states + (stop - 1) * num_states + places[i]
         new = new + (tl.load(place, mask=i < kept, other=0.0),)
         to_g = to_g + (zero,)
     for _ in tl.static_range(STATES - 1):
@@ -517,7 +523,7 @@ def sums_back(
         kept = tl.where(m > start, length, 0)
         g = ()
         for i in tl.static_range(STATES):
-            place = states + (m - 1) * num_states + tl.load(state_starts + i) + p
+            place = states + (m - 1) * num_states + places[i]
             g = g + (tl.load(place, mask=i < kept, other=one if i == 0 else never),)
         e = _reached(g, skips, STATES, LOGS)
         looped = _times(g[0], again[0], LOGS)
