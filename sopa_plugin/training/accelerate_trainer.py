@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -35,7 +32,7 @@ from sopa_plugin.training.metrics import (
     split_metrics,
     training_summary,
 )
-from sopa_plugin.training.processes import by_first
+from sopa_plugin.training.processes import by_first, embed_once
 from sopa_plugin.training.run_folder import RunFolder
 from sopa_plugin.training.schedules import (
     Optimizer,
@@ -314,8 +311,8 @@ class AccelerateTrainer(Trainer):
             ]
         frozen = not any(each.requires_grad for each in model.embedder.parameters())
         if self.cache_embedder and model.embedder.contextual and frozen:
-            state.train = _embed_once(model, train, run.cache / "train", accelerator)
-            state.dev = _embed_once(model, dev, run.cache / "dev", accelerator)
+            state.train = embed_once(model, train, run.cache / "train", accelerator)
+            state.dev = embed_once(model, dev, run.cache / "dev", accelerator)
         return state
 
     def _prepared(
@@ -597,44 +594,3 @@ def _log_line(metrics: Metrics, tracker: MetricTracker, seconds: float) -> str:
         for split in ("training", "validation")
     )
     return f"epoch {metrics['epoch']}: {splits}{_best(tracker)}, {seconds:.2f} s"
-
-
-@torch.no_grad()
-def _embed_once(
-    model: TextClassifier, documents: Documents, file: Path, accelerator: Accelerator
-) -> Documents:
-    """`documents` with the vectors of all tokens, in a memory-mapped file.
-
-    The processes of one machine share the file and the work.
-
-    Arguments:
-        model: its embedder is run, in evaluation mode.
-        documents: tokenised documents.
-        file: where the vectors go, `[tokens, dim]`; several machines may share the folder.
-        accelerator: says which part of the work is this process's.
-    """
-    file = file.with_name(f"{file.name}.{platform.node()}")
-    shape = (len(documents.ids), model.embedder.get_output_dim())
-    if accelerator.is_local_main_process:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _map(file, "w+", shape)
-    accelerator.wait_for_everyone()
-    vectors = _map(file, "r+", shape)
-    batches = list(evaluation_batches(documents.lengths))
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
-    mine = batches[accelerator.local_process_index :: processes]  # of this machine
-    model.embedder.eval()
-    silent = None if accelerator.is_main_process else True
-    for numbers in tqdm(mine, desc="embedding once for all epochs", disable=silent, leave=False):
-        batch = documents.padded(numbers, model.config.pad_token_id or 0)
-        ids, mask = (batch[key].to(model.device) for key in ("input_ids", "attention_mask"))
-        tokens = model.embedder(ids, mask)[mask.bool()]
-        vectors[documents.tokens_of(numbers)[0]] = tokens.float().cpu().numpy()
-    accelerator.wait_for_everyone()
-    return replace(documents, vectors=_map(file, "r", shape))
-
-
-def _map(file: Path, mode: Literal["w+", "r+", "r"], shape: tuple[int, int]) -> Any:
-    if 0 in shape:  # a memory map cannot be empty
-        return np.zeros(shape, dtype=np.float32)
-    return np.memmap(file, dtype=np.float32, mode=mode, shape=shape)
