@@ -17,6 +17,7 @@ from sopa_plugin.benchmarks.growth import check_picture, growth, memory, scale
 from sopa_plugin.benchmarks.measuring import CLOCKS, Bench, Report, use_threads
 from sopa_plugin.benchmarks.sections import epoch, gpu, kernel, prediction, reading, training
 from sopa_plugin.benchmarks.workload import TRAIN, make_workload
+from sopa_plugin.errors import counted
 
 logger = logging.getLogger(__name__)
 
@@ -75,5 +76,5 @@ def describe_machine(threads: int) -> str:
     cores = f"{name}, {os.cpu_count()} cores"
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     python = f"Python {platform.python_version()}"
-    used = f"{threads} {'thread' if threads == 1 else 'threads'}"
+    used = counted(threads, "thread")
     return f"sopa_plugin {__version__}, torch {torch.__version__}, {python}; {cores}{gpu}; {used}."

@@ -1,4 +1,4 @@
-"""Which files of a folder belong together as train, dev and test."""
+"""Files of data: their lines and rows, and which of a folder are train, dev and test."""
 
 from __future__ import annotations
 

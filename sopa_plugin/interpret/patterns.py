@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from sopa_plugin.errors import UserError, visible
+from sopa_plugin.errors import UserError, counted, visible
 from sopa_plugin.interpret.automaton import ArcReading, arcs_text, automaton
 from sopa_plugin.interpret.explanation import Explanation, Told
 from sopa_plugin.interpret.leave_one_out import LEAST, TOP, Arc, Use
@@ -383,7 +383,7 @@ class PatternsReading(Explanation, Sequence[PatternReading]):
 
     def painted(self) -> str:
         """Each pattern with its facts and its best phrases."""
-        head = f"{len(self)} pattern{'s' * (len(self) != 1)} read over {self.documents:,} documents"
+        head = f"{counted(len(self), 'pattern')} read over {self.documents:,} documents"
         if len(self) > 1:
             head += f", sorted by {self.sorted_by}"
         if any(pattern.effect for pattern in self):

@@ -35,7 +35,15 @@ LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection)
 SETS = (set, frozenset, abc.Set, abc.MutableSet)
 MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 ANYTHING = (Any, object)
-SCALARS = (types.NoneType, bool, int, float, str, Path)
+SCALARS: dict[Any, str] = {
+    types.NoneType: "null",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Path: "a path",
+}
+"""What a config writes as one value, in words."""
 
 REQUIRED = inspect.Parameter.empty
 _ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD

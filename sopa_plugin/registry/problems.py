@@ -11,11 +11,10 @@ from collections import abc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from sopa_plugin.errors import UserError, brief
+from sopa_plugin.errors import UserError, brief, counted
 from sopa_plugin.registry.hints import (
     ANYTHING,
     LISTS,
@@ -83,7 +82,7 @@ class ConfigError(UserError):
             text = str(self.problems[0]).removeprefix(f"{TOP_LEVEL}: ")
             return brief(f"{self.source}: {text}" if self.source else text)
         count = len(self.problems)
-        head = f"{self.source or 'the config'} has {count} problem{'s' if count > 1 else ''}:"
+        head = f"{self.source or 'the config'} has {counted(count, 'problem')}:"
         lines = [line for problem in self.problems for line in str(problem).splitlines()]
         return brief("\n".join([head, *(f"  {line}" for line in lines)]))
 
@@ -132,16 +131,6 @@ _KINDS: dict[Any, str] = {
 }
 
 
-_SCALARS: dict[Any, str] = {
-    type(None): "null",
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    Path: "a path",
-}
-
-
 def describe(hint: Any) -> str:
     """What a hint asks for, in words."""
     if notes(hint, Local):
@@ -150,7 +139,7 @@ def describe(hint: Any) -> str:
     hint = undeferred(hint)
     kind, args = get_origin(hint) or hint, get_args(hint)
     if hint in SCALARS:
-        return f"{_SCALARS[hint]} {limits}".rstrip()
+        return f"{SCALARS[hint]} {limits}".rstrip()
     if hint in ANYTHING:
         return "anything"
     if kind in UNIONS:
